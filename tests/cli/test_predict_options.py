@@ -48,6 +48,33 @@ def test_columns_are_carried_through_letter_by_letter(folder, tmp_path):
     assert rows["a"].to_numpy() == pytest.approx(table["a"].to_numpy())
 
 
+@pytest.mark.parametrize("model", ["two", "three", "refers"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("source", ["rows.csv", "rows.csv.gz", "rows.parquet", "rows.arrow"])
+def test_a_table_without_rows_gives_predictions_without_rows(folder, tmp_path, model, ending, source):
+    rows = pd.read_csv(folder / "rows.csv", dtype={"customer": str})
+    for number, part in ((0, rows[:0]), (1, rows[:5])):
+        (tmp_path / str(number)).mkdir()
+        path = tmp_path / str(number) / source
+        if source.endswith("parquet"):
+            part.to_parquet(path)
+        elif source.endswith("arrow"):
+            part.to_feather(path)
+        else:
+            part.to_csv(path, index=False)
+    written = []
+    for number, rows_of in enumerate(([0], [0, 1, 0], [1])):
+        out = tmp_path / f"p{number}.{ending}"
+        files = [tmp_path / str(part) / source for part in dict.fromkeys(rows_of)]
+        result = call("predict", folder / model, *files, "--out", out, "--id", "customer", "--json")
+        assert result.exit_code == 0, result.output
+        validate("predict", json.loads(result.stdout))
+        written.append(pd.read_csv(out, dtype={"customer": str}) if ending == "csv" else pd.read_parquet(out))
+    assert [len(table) for table in written] == [0, 5, 5]
+    assert list(written[0]) == list(written[2])
+    pd.testing.assert_frame_equal(written[1], written[2])
+
+
 def test_another_threshold_decides(folder, tmp_path):
     for model in ("two", "refers"):
         rows, result = predicted(folder, tmp_path, model, "--threshold", "0.9")

@@ -45,7 +45,10 @@ def predict(
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict labels and probabilities of new rows with a saved model."""
+    """Predict labels and probabilities of new rows with a saved model.
+
+    A file with a header and no rows gives predictions with a header and no rows.
+    """
     check_file(out, "--out")
     if out.suffix.lower() not in WRITABLE:
         raise UserError(f"Predictions are written as {' or '.join(WRITABLE)}; {out.name!r} ends in neither.")
@@ -56,7 +59,7 @@ def predict(
     written = TextOptions(sep, decimal, encoding)
     rows, counts = 0, Counter[Any]()
     with new_table(out) as table:
-        for batch in scored_batches(classifier, data, written, carried=carried, quiet=quiet):
+        for batch in scored_batches(classifier, data, written, carried=carried, quiet=quiet, may_be_empty=True):
             predictions = _predictions(classifier, batch.scored, threshold)
             table.write(pd.concat([batch.frame[carried].reset_index(drop=True), predictions], axis=1))
             counts.update({str(label): int(count) for label, count in predictions[PREDICTED].value_counts().items()})

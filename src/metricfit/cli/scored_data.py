@@ -55,6 +55,7 @@ def scored_batches(
     skip_unlabelled: bool = False,
     doing: str = "Predicting",
     quiet: bool = False,
+    may_be_empty: bool = False,
 ) -> Iterator[ScoredBatch]:
     """Read the files of a command in batches, and score their rows.
 
@@ -67,6 +68,7 @@ def scored_batches(
         skip_unlabelled: Whether rows without a label are left out, which are otherwise refused; a message counts them.
         doing: What the progress is about.
         quiet: Whether to show no progress.
+        may_be_empty: Whether a file may have a header and no rows; its one batch is then empty.
 
     Yields:
         The rows of each batch.
@@ -80,13 +82,14 @@ def scored_batches(
     types = column_types(model, target)
     types = ColumnTypes(types.text, [*types.words, *(name for name in carried if name not in names)])
     rows, skipped = 0, 0
-    with RowBatches(list(data), written, needed, types) as batches, _row_progress(doing, quiet) as update:
+    reading = RowBatches(list(data), written, needed, types, may_be_empty=may_be_empty)
+    with reading as batches, _row_progress(doing, quiet) as update:
         warnings.simplefilter("always", TableWarning)
         for batch in batches:
             labelled = _labelled(batch, target) if skip_unlabelled and target is not None else None
             whole = batch if labelled is None else replace(batch, frame=batch.frame[labelled])
             skipped += len(batch.frame) - len(whole.frame)
-            if not len(whole.frame):
+            if len(batch.frame) and not len(whole.frame):
                 continue
             labels = None if target is None else _labels_of(model, whole, target)
             frame = batch.frame if target is None or target in names else batch.frame.drop(columns=target)

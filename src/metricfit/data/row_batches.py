@@ -16,7 +16,15 @@ from pandas._libs.parsers import STR_NA_VALUES
 
 from metricfit.data.file_formats import file_format
 from metricfit.data.limits import open_unpacked
-from metricfit.data.table_files import SEPARATORS, check_file, check_frame, read_file, reading_columnar, to_frame
+from metricfit.data.table_files import (
+    SEPARATORS,
+    check_file,
+    check_frame,
+    describe_no_rows,
+    read_file,
+    reading_columnar,
+    to_frame,
+)
 from metricfit.data.table_sources import SPOKEN, STANDARD_INPUT, Source, find_files, standard_input
 from metricfit.data.text_format import TableWarning, TextOptions
 from metricfit.data.text_tables import csv_layout, csv_settings, explained_errors
@@ -67,6 +75,7 @@ class RowBatches:
         columns: The columns that are needed; others may be left out. None for all.
         types: Columns of text files whose type is known.
         rows: Number of rows of a batch.
+        may_be_empty: Whether a file may have a header and no rows; its one batch is then empty.
 
     Example:
         >>> import tempfile
@@ -83,6 +92,7 @@ class RowBatches:
     columns: Collection[str] | None = None
     types: ColumnTypes = field(default_factory=ColumnTypes)
     rows: int = BATCH_ROWS
+    may_be_empty: bool = False
     #: The share of the bytes that has been read.
     share_read: float = field(default=0.0, init=False)
     _files: list[Path] = field(default_factory=list, init=False)
@@ -125,11 +135,13 @@ class RowBatches:
             for frame, share in self._frames_of(path):
                 frame.columns = [str(name) for name in frame.columns]
                 check_frame(frame, path)
+                if frame.empty and not self.may_be_empty:
+                    continue
                 self.share_read = (before + share * sizes[number]) / sum(sizes)
                 yield Batch(without_infinities(frame), source, first)
                 first += len(frame)
-            if first == 1:
-                raise TableError(f"{path} has a header and no rows.")
+            if first == 1 and not self.may_be_empty:
+                raise TableError(describe_no_rows(path))
         self.share_read = 1.0
 
     def _frames_of(self, path: Path) -> Iterator[tuple[pd.DataFrame, float]]:
@@ -191,6 +203,8 @@ def _parquet_frames(path: Path, columns: Collection[str] | None, rows: int) -> I
         read = None if columns is None or not there.issuperset(columns) else list(columns)
         batches = file.iter_batches(rows, columns=read)
         total, done = file.metadata.num_rows, 0
+        if not total:
+            yield to_frame(file.schema_arrow.empty_table(), path), 1.0
         while True:
             with reading_columnar(path, "Parquet"):
                 batch = next(batches, None)
@@ -211,14 +225,19 @@ def _arrow_frames(path: Path, rows: int) -> Iterator[tuple[pd.DataFrame, float]]
                 batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
             except pa.ArrowInvalid:
                 file.seek(0)
-                batches = iter(pa.ipc.open_stream(file))
+                reader = pa.ipc.open_stream(file)
+                batches = iter(reader)
+        is_empty = True
         while True:
             with reading_columnar(path, "Arrow"):
                 batch = next(batches, None)
             if batch is None:
-                return
+                break
             share = min(1.0, file.tell() / max(1, file.size()))
             for first in range(0, batch.num_rows, rows):
                 with reading_columnar(path, "Arrow"):
                     frame = to_frame(batch.slice(first, rows), path)
+                is_empty = False
                 yield frame.reset_index(drop=True), share
+        if is_empty:
+            yield to_frame(reader.schema.empty_table(), path), 1.0

@@ -87,6 +87,8 @@ def read_file(path: Path, target: str | None, options: TextOptions, text: Sequen
     frame = readers[known](path) if known in readers else read_csv(path, SEPARATORS[known], target, options, text)
     frame.columns = [str(name) for name in frame.columns]
     check_frame(frame, path)
+    if not len(frame):
+        raise TableError(describe_no_rows(path))
     return frame.replace([np.inf, -np.inf], np.nan)
 
 
@@ -209,15 +211,18 @@ def _read_json_lines(path: Path) -> pd.DataFrame:
         raise TableError(f"{path} cannot be read as JSON lines: {first_line(error)}.") from None
 
 
+def describe_no_rows(path: Path) -> str:
+    """Say that a table has no rows."""
+    return f"{path} has a header and no rows."
+
+
 def check_frame(frame: pd.DataFrame, path: Path) -> None:
-    """Refuse a table without columns or rows, or with cells that hold several values."""
+    """Refuse a table without columns, or with cells that hold several values."""
     if frame.shape[1] > MAX_COLUMNS:
         raise TableError(describe_too_wide(path, frame.shape[1]))
     check_names(list(frame.columns), path)
     if frame.shape[1] == 0:
         raise TableError(f"{path} has no columns.")
-    if len(frame) == 0:
-        raise TableError(f"{path} has a header and no rows.")
     for name in [name for name, dtype in frame.dtypes.items() if pd.api.types.is_object_dtype(dtype)]:
         types = {type(value) for value in frame[name]}
         if any(issubclass(value_type, (list, dict, tuple, set, np.ndarray)) for value_type in types):

@@ -51,6 +51,9 @@ class ScoredRows:
     def of(cls, model: MetricClassifier, X: Any) -> ScoredRows:
         """Return the rows of a table with their logits."""
         kept = {name: np.asarray(X[name]) for name in get_metric(model.metric).columns}
+        if not len(X):  # a table that an estimator would refuse
+            outputs = 1 if len(model.classes_) == 2 else len(model.classes_)
+            return cls(torch.zeros((0, outputs), dtype=torch.float64), kept)
         return cls(model._calibrated_logits(X), kept)
 
     @classmethod
