@@ -177,6 +177,11 @@ def test_a_class_without_rows_is_told(fitted, table, tmp_path):
     assert found.exit_code == 0
     assert validate("evaluate", json.loads(found.stdout))["training"]["verdict"] == "not comparable"
     assert "no row has the class 'yes'" in found.stderr
+    measured = json.loads(found.stdout)["metrics"]
+    for name in ("recall", "fnr", "gmean", "auroc"):  # 0/0
+        assert measured[name]["value"] is None, name
+    assert measured["specificity"]["value"] is not None
+    assert "recall: not known\n" in call("evaluate", fitted, tmp_path / "one.csv", "--target", "two").stdout
     assert "all of one class" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 

@@ -1,5 +1,7 @@
 """evaluate: values equal to scikit-learn's, for all kinds of data, weights and tasks."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -296,3 +298,61 @@ def test_aliases_name_the_values_that_they_asked_for():
     assert tuned["best dice"] == tuned["dice"] == tuned["f1"]
     with pytest.raises(KeyError, match="'ppv' was not measured; there are f1, jaccard, best recall"):
         result["ppv"]
+
+
+def test_what_is_0_by_0_is_printed_as_not_known():
+    x, y = torch.tensor([[1.0], [-1.0], [-2.0], [2.0]]), torch.tensor([0, 0, 0, 1])
+    result = evaluate(nn.Identity(), (x[:3], y[:3]), ["recall", "fnr", "gmean", "specificity"])
+    assert result.undefined == {"recall", "fnr", "gmean"}
+    assert repr(result).startswith("Evaluation(recall=not known, fnr=not known, gmean=not known, specificity=0.6667;")
+    assert result["recall"] == sklearn_metrics.recall_score(y[:3], x[:3, 0] >= 0, zero_division=0)
+    assert not evaluate(nn.Identity(), (x, y), ["recall", "fnr", "gmean"]).undefined
+    assert not evaluate(nn.Identity(), (x[:3], y[:3]), "recall", zero_division=1).undefined
+    counted = evaluate(nn.Identity(), (x[:3], y[:3]), ["recall", "specificity"], keep_logits=False)
+    assert counted.undefined == {"recall"}
+    groups = evaluate(nn.Identity(), (x, y), ["recall", "fpr"], groups=[0, 0, 1, 2]).by_group
+    assert math.isnan(groups[0]["recall"])
+    assert math.isnan(groups[2]["fpr"])
+    assert (groups[0]["fpr"], groups[2]["recall"]) == (0.5, 1.0)
+
+
+def test_zero_division_applies_to_the_metrics_that_take_it():
+    x, y = torch.tensor([[-1.0], [-2.0]]), torch.tensor([0, 0])
+    result = evaluate(nn.Identity(), (x, y), ["accuracy", "recall"], zero_division=1)
+    assert result.values == {"accuracy": 1.0, "recall": 1.0}
+    both = torch.tensor([0, 1])
+    result = evaluate(nn.Identity(), (x, both), ["auroc", "precision", "best recall"], zero_division=1)
+    assert result["precision"] == sklearn_metrics.precision_score(both, [0, 0], zero_division=1)
+    for alone, message in (("accuracy", "a metric of all decisions"), ("auroc", "not with auroc")):
+        with pytest.raises(ValueError, match=message):
+            evaluate(nn.Identity(), (x, both), alone, zero_division=1)
+
+
+class Gives(nn.Module):
+    """A model with outputs of another kind, as those of libraries for segmentation and for text."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.outputs, self.weight = outputs, nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return self.outputs
+
+
+@pytest.mark.parametrize(
+    ("outputs", "remedy"),
+    [
+        (
+            {"loss": 0, "logits": torch.zeros(2, 1)},
+            r"dict with 'loss', 'logits'; .* return self.model\(x\)\['logits'\]",
+        ),
+        ({"out": torch.zeros(2, 1)}, r"return self.model\(x\)\['out'\]"),
+        ((torch.zeros(2, 1), torch.zeros(2, 1)), r"a tuple of 2; .* return self.model\(x\)\[0\]"),
+        ("text", "got str; wrap it in a module whose forward returns the logits"),
+    ],
+)
+def test_outputs_that_are_no_tensor_name_the_remedy(outputs, remedy):
+    x, y = torch.zeros(2, 1), torch.tensor([0, 1])
+    for call in (lambda: evaluate(Gives(outputs), (x, y)), lambda: fit(Gives(outputs), (x, y), WeightedBCELoss())):
+        with pytest.raises(TypeError, match=remedy):
+            call()

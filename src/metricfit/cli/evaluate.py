@@ -85,8 +85,7 @@ def _warn_of_absent_classes(model: MetricClassifier, y: pd.Series) -> None:
     absent = [quote_label(label) for label in model.classes_.tolist() if not (y == label).any()]
     if absent:
         print_message(
-            f"Warning: no row has the class {' or '.join(absent)}; metrics that divide by its rows are 0 here, and say "
-            "nothing about the model."
+            f"Warning: no row has the class {' or '.join(absent)}; metrics that divide by its rows are not known here."
         )
 
 

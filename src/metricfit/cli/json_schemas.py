@@ -204,7 +204,7 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "evaluate": {
         "rows": whole_number("Number of rows."),
         "metric": text("Name of the model's metric, with its average if there are several classes."),
-        "value": number("The metric on these rows."),
+        "value": or_null(number("The metric on these rows; null where it is 0/0, as recall is without positives.")),
         "value_interval": interval_of("95 % interval of the value."),
         "training": an_object(
             "The same metric at training time.",

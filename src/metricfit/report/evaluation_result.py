@@ -9,6 +9,7 @@ import pandas as pd
 
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
+from metricfit.metrics.empty_classes import is_undefined
 from metricfit.report.findings import better_without_model, judged_requirements, requirements_on
 from metricfit.report.model_decisions import (
     class_numbers,
@@ -40,14 +41,16 @@ def evaluation_result(model: MetricClassifier, X: Any, y: Any, threshold: float 
         threshold: A threshold in place of the model's, for two classes.
 
     Returns:
-        What ``metricfit evaluate --json`` prints: the value of the model's metric beside that of training, every
-        metric with its interval, the requirements, and the decisions by class.
+        What ``metricfit evaluate --json`` prints: the value of the model's metric here and in training, every metric
+        with its interval, the requirements, and the decisions by class. A value that is 0/0 on these rows, such as
+        recall without positives, is None.
     """
     metric, of_two = get_metric(model.metric), len(model.classes_) == 2
     counts = decision_counts(model, X, y, threshold)
     several = list(dict.fromkeys([metric, *metrics_without_parameters()]))
-    values = metric_values(model, X, y, counts, several)
-    intervals = metric_intervals(model, X, y, threshold, several)
+    unknown = {each.name for each in several if of_two and not each.columns and bool(is_undefined(each, counts).all())}
+    values: dict[str, float | None] = {**metric_values(model, X, y, counts, several), **dict.fromkeys(unknown)}
+    intervals = metric_intervals(model, X, y, threshold, several) | dict.fromkeys(unknown)
     measured = {
         metric_label(model, each): {"value": values[each.name], "interval": intervals[each.name]} for each in several
     }
@@ -71,12 +74,16 @@ def evaluation_result(model: MetricClassifier, X: Any, y: Any, threshold: float 
         **dict(zip(("tp", "fp", "fn", "tn"), (int(each) for each in counts) if of_two else (None,) * 4, strict=True)),
         "referred": len(y) - int(counts.n) if of_two and threshold is None and model.refer_region_ else None,
         "requirements": _requirements(model, X, y, counts, threshold),
-        "better_without_model": next(iter(better_without_model(model, counts, values[metric.name])), None),
+        "better_without_model": _better_without_model(model, counts, values[metric.name]),
         "metrics": measured,
         "ranking_rows": ranked_rows(len(y)),
         "classes": _classes(model, X, y, counts) if not of_two else None,
         "confusion": _confusion(model, X, y) if not of_two else None,
     }
+
+
+def _better_without_model(model: MetricClassifier, counts: Counts, value: float | None) -> str | None:
+    return None if value is None else next(iter(better_without_model(model, counts, value)), None)
 
 
 def _requirements(
@@ -107,6 +114,7 @@ def _classes(model: MetricClassifier, X: Any, y: Any, counts: Counts) -> dict[st
     called = class_numbers(model, model.predict(X))
     by_metric = class_intervals(called, numbers, len(model.classes_), metrics)
     intervals = {metric.name: ends for metric, ends in zip(metrics, by_metric, strict=True)}
+    unknown = {metric.name: is_undefined(metric, counts) for metric in metrics}
     probabilities = model.predict_proba(X)
     found = {}
     for index, label in enumerate(model.classes_):
@@ -114,7 +122,10 @@ def _classes(model: MetricClassifier, X: Any, y: Any, counts: Counts) -> dict[st
             "rows": int(counts.positives[index]),
             "predicted": int(counts.predicted[index]),
             "metrics": {
-                metric.name: {"value": float(metric(counts)[index]), "interval": intervals[metric.name][index]}
+                metric.name: {
+                    "value": None if bool(unknown[metric.name][index]) else float(metric(counts)[index]),
+                    "interval": None if bool(unknown[metric.name][index]) else intervals[metric.name][index],
+                }
                 for metric in metrics
             },
         }

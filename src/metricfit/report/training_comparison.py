@@ -40,7 +40,7 @@ class TrainingComparison:
 
 def compare_with_training(
     model: MetricClassifier,
-    value: float,
+    value: float | None,
     interval: Pair | None,
     *,
     positives: int,
@@ -53,7 +53,7 @@ def compare_with_training(
 
     Args:
         model: The model.
-        value: Its metric on the rows.
+        value: Its metric on the rows; None where it is 0/0.
         interval: The 95 % interval of the value; None if the rows are of one class.
         positives: Number of rows of the rarest class, or of the positive one of two.
         threshold: The threshold, if it was not the model's.
@@ -62,9 +62,9 @@ def compare_with_training(
         The value at training time, the verdict, and a sentence.
     """
     before, known = model.value_, model.value_interval_
-    here = f"{metric_label(model)} is {formatting.value(value)} here"
+    here = f"{metric_label(model)} is {'not known' if value is None else formatting.value(value)} here"
     at_training = f"{formatting.value(before)} at training time"
-    if interval is None:
+    if value is None or interval is None:
         reason = "The rows are all of one class, so they do not say how the model tells classes apart."
         return TrainingComparison(before, known, None, "not comparable", f"{here}, {at_training}. {reason}")
     if threshold is not None and model.threshold_ is not None and threshold != model.threshold_:

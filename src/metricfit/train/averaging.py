@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -12,7 +12,7 @@ from metricfit.core.types import ScalarAverage, ZeroDivision
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.class_subset import check_classes
-from metricfit.metrics.empty_classes import check_zero_division
+from metricfit.metrics.empty_classes import SKIP, check_zero_division, is_undefined
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.image_average import has_pixels, join_images, mean_of_images, weigh_images
 from metricfit.metrics.metric import Metric
@@ -67,6 +67,17 @@ class Averaging:
         if self.per_image and isinstance(metric, GroupGap):
             raise InvalidValueError(f"{metric.name} compares groups of rows, not images; leave per_image out")
 
+    def for_metric(self, metric: Metric | None) -> Averaging:
+        """Return these settings without ``zero_division`` if the metric has no classes that it could be applied to.
+
+        Args:
+            metric: A metric of decisions; None for a ranking.
+        """
+        per_class = metric is not None and not isinstance(metric, GroupGap)
+        if self.zero_division is None or (per_class and (not metric.whole_matrix or self.zero_division == SKIP)):
+            return self
+        return replace(self, zero_division=None)
+
     def refuse_for(self, what: str) -> None:
         """Refuse any of the settings for a value that is not a metric of decisions at a fixed threshold.
 
@@ -91,6 +102,11 @@ class Averaging:
         if not self.per_image:
             return float(values)
         return float(mean_of_images(values, self.weigh(counts, None) if shares is None else shares))
+
+    def is_undefined(self, metric: Metric, counts: Counts) -> bool:
+        """Return whether the value of one column, of all its rows together, is 0/0 and no ``zero_division`` is set."""
+        one = counts.tp.numel() == 1 and self.zero_division is None and not isinstance(metric, GroupGap)
+        return one and bool(is_undefined(metric, counts).all())
 
     def weigh(self, counts: Counts, weight: Tensor | None) -> Tensor | None:
         """Return how much each image of a batch counts in the mean; None if images are not measured one by one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,9 @@ from metricfit.core.probabilities import logits_of
 from metricfit.core.tasks import canonical
 from metricfit.core.types import Task
 from metricfit.core.validation import check_nan_logits
-from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.errors import InvalidValueError
 from metricfit.train.averaging import Averaging
-from metricfit.train.data.batches import Batch, count_samples_at_once
+from metricfit.train.data.batches import Batch, count_samples_at_once, refuse_outputs
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import InMemory, Source
 from metricfit.train.requested_metrics import Request, Threshold, choose_threshold, per_label
@@ -54,7 +54,7 @@ def compute_outputs(model: nn.Module, data: Source, batch_size: int | None) -> I
             with torch.no_grad():  # a generator does not keep the caller's
                 outputs = model(batch.x.to(device) if isinstance(batch.x, Tensor) else batch.x)
             if not isinstance(outputs, Tensor):
-                raise InvalidTypeError(f"the model must return a tensor of logits, got {type(outputs).__name__}")
+                raise refuse_outputs(outputs)
             if outputs.dim() == 0 or len(outputs) != len(batch):
                 raise InvalidValueError(
                     f"the model must return one row of logits per sample, got {tuple(outputs.shape)} for {len(batch)} "
@@ -118,7 +118,7 @@ class CountedRows:
         ignore_index: int | None,
         averaging: Averaging,
     ) -> None:
-        self.metrics = {request.name: request.metric for request in requests}
+        self.requests = list(requests)
         self.asked, self.task, self.ignore_index, self.averaging = threshold, task, ignore_index, averaging
         self.threshold: Threshold = 0.5
         self.rows = 0
@@ -153,7 +153,9 @@ class CountedRows:
             validate=True,
         )
         self.threshold = choose_threshold(samples, self.asked, None, "macro")
-        matrix = any(metric is not None and metric.needs_matrix for metric in self.metrics.values())
+        matrix = any(
+            metric is not None and metric.needs_matrix for metric in (request.metric for request in self.requests)
+        )
         counts = count_batch(samples, per_label(self.threshold), matrix=matrix)
         counts = counts.with_tensors(tensor.double() for tensor in counts.tensors)
         if self.parts and not self.averaging.per_image:
@@ -163,17 +165,21 @@ class CountedRows:
         shares = self.averaging.weigh(counts, weight)
         self.shares += [] if shares is None else [shares]
 
-    def measure(self) -> tuple[dict[str, float], dict[str, Tensor]]:
-        """Return the metrics of all rows, and with ``per_image`` those of each image."""
+    def measure(self) -> dict[str, Any]:
+        """Return the values of an Evaluation, the metrics that are 0/0, and with ``per_image`` the images' values."""
         self.judge.conclude(f"target ({self.rows} rows)", stacklevel=4)
         counts = self.averaging.join(self.parts)
         shares = torch.cat(self.shares) if self.shares else None
-        metrics = {name: metric for name, metric in self.metrics.items() if metric is not None}
-        values = {name: self.averaging.value(metric, counts, shares) for name, metric in metrics.items()}
-        if shares is None:
-            return values, {}
-        of_images = {name: self.averaging.values(metric, counts) for name, metric in metrics.items()}
-        return values, {name: torch.where(shares > 0, each, math.nan) for name, each in of_images.items()}
+        values, undefined, of_images = {}, set(), {}
+        for request in self.requests:
+            assert request.metric is not None
+            values[request.name] = request.averaging.value(request.metric, counts, shares)
+            if shares is not None:
+                each = request.averaging.values(request.metric, counts)
+                of_images[request.name] = torch.where(shares > 0, each, math.nan)
+            elif request.averaging.is_undefined(request.metric, counts):
+                undefined.add(request.name)
+        return {"values": values, "undefined": frozenset(undefined), "per_image": of_images}
 
 
 def _read_batches(data: Source, batch_size: int | None, device: torch.device) -> Iterator[Batch]:

@@ -59,10 +59,13 @@ class Evaluation:
         best_thresholds: For metrics asked for as ``"best f1"``, which are measured at a threshold of their own, that
             threshold.
         tuned_for: The name of the metric that ``threshold="best"`` was chosen for, or None.
-        by_group: The values of each group of rows, by the group's label; empty without ``groups``.
+        by_group: The values of each group of rows, by the group's label; empty without ``groups``. A value that is
+            not defined in a group, as recall without positives, is NaN.
         rows: The number of rows.
         per_image: With ``per_image=True``, the values of each metric for all images, ``(images,)``; NaN for images
             without counted pixels, and for those that ``zero_division="skip"`` leaves out.
+        undefined: The metrics whose value is 0/0, as recall is without positives. Their values are 0 as in
+            scikit-learn, and are printed as not known.
 
     Example:
         >>> result = evaluate(nn.Identity(), (torch.tensor([[1.0], [-1.0]]), torch.tensor([1, 0])), "f1")
@@ -79,6 +82,7 @@ class Evaluation:
     by_group: dict[Any, dict[str, float]] = field(default_factory=dict)
     rows: int | None = None
     per_image: dict[str, Tensor] = field(default_factory=dict)
+    undefined: frozenset[str] = frozenset()
 
     def __getitem__(self, name: str) -> float:
         """Return the value of a metric.
@@ -101,7 +105,7 @@ class Evaluation:
         parts = []
         for name, value in self.values.items():
             threshold = f" at {_format_threshold(self.best_thresholds[name])}" if name in self.best_thresholds else ""
-            parts.append(f"{name}={value:.4g}{threshold}")
+            parts.append(f"{name}={'not known' if name in self.undefined else f'{value:.4g}'}{threshold}")
         setting = f"n={self.rows if self.target is None else len(self.target)}"
         if isinstance(self.threshold, Tensor):
             setting += f", thresholds={_format_threshold(self.threshold)}"
@@ -150,7 +154,8 @@ def evaluate(
         classes: The classes of the average, such as ``[1, 2, 3]`` without background; by default all. See
             ``metrics.averaged``.
         zero_division: What a class counts for where its metric is 0/0: 0, 1, or "skip", which leaves out classes, and
-            with ``per_image`` images, without true samples. See ``metrics.averaged``.
+            with ``per_image`` images, without true samples. It applies to the metrics that have a value per class, so
+            not to accuracy and rankings. See ``metrics.averaged``.
         per_image: Whether the value is the mean of the metrics of the images, which are in ``per_image`` of the result.
             Weights of images weigh them in the mean, weights of pixels count within their image, and images without
             counted pixels are left out.
@@ -210,9 +215,10 @@ def evaluate(
             counted.add(part)
             kept += [] if drops else [part]
             del part
-        values, of_images = counted.measure()
         logits, target = join_outputs(kept)[:2] if kept else (None, None)
-        return Evaluation(values, logits, target, counted.threshold, rows=counted.rows, per_image=of_images)
+        return Evaluation(
+            target=target, logits=logits, threshold=counted.threshold, rows=counted.rows, **counted.measure()
+        )
     outputs, labels, weight, loaded_groups = join_outputs(chain([first], stream))
     check_nan_logits(outputs)
     logits, target = match_shapes(outputs, labels)
@@ -235,15 +241,15 @@ def evaluate(
     }
     thresholds = {request.name: best_thresholds.get(request.name, shared_threshold) for request in requests}
     whole = [request for request in requests if not isinstance(request.metric, GroupGap)]
-    values = measure(samples, whole, thresholds, averaging)
+    values, undefined = measure(samples, whole, thresholds)
     by_group: dict[Any, dict[str, float]] = {}
     if group_labels is not None:
         grouped = rows.settle(groups=group_labels) if gaps else samples
         of_gaps = [request for request in requests if request not in whole]
-        values |= measure(grouped, of_gaps, thresholds, averaging)
+        values |= measure(grouped, of_gaps, thresholds)[0]
         values = {request.name: values[request.name] for request in requests}
         for name, members in rows.settle_groups(group_labels, samples):
-            by_group[name] = measure(members, whole, thresholds, averaging, one_class=math.nan)
+            by_group[name], _ = measure(members, whole, thresholds, of_group=True)
     tuned_name = None if tuned_for is None else tuned_for.name
     return Evaluation(
         values,
@@ -254,6 +260,7 @@ def evaluate(
         tuned_name,
         by_group,
         len(labels),
+        undefined=undefined,
     )
 
 

@@ -13,12 +13,12 @@ from metricfit.core.class_shares import TargetJudge
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.tasks import READINGS, canonical
 from metricfit.core.validation import check_labels
-from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.errors import InvalidValueError
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.ranking import get_measure
 from metricfit.train.checkpoint import randomness
-from metricfit.train.data.batches import Batch
+from metricfit.train.data.batches import Batch, refuse_outputs
 from metricfit.train.data.samples import get_weight_dtype
 from metricfit.train.monitor import Monitor
 from metricfit.train.monitor_checks import check_columns
@@ -288,7 +288,7 @@ def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
     finally:
         model.train(was_training)
     if not isinstance(logits, Tensor):
-        raise InvalidTypeError(f"the model must return a tensor of logits, got {type(logits).__name__}")
+        raise refuse_outputs(logits)
     if logits.dim() == 0 or (isinstance(x, Tensor) and len(logits) != len(x)):
         rows = len(x) if isinstance(x, Tensor) else "a batch of"
         raise InvalidValueError(

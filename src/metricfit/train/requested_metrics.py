@@ -36,6 +36,7 @@ class Request:
     name: str
     metric: Metric | None
     own_threshold: bool
+    averaging: Averaging
     ranking: RankingMetric | None = None
 
     def needs_scores(self) -> bool:
@@ -54,7 +55,11 @@ def parse_requests(metrics: Measure | Sequence[Measure], averaging: Averaging) -
         raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
     if averaging.average is None:
         raise InvalidValueError("evaluate gives one number per metric; average=None would give one per class")
-    return [_parse_request(metric, averaging) for metric in several]
+    requests = [_parse_request(metric, averaging) for metric in several]
+    if all(request.averaging.zero_division != averaging.zero_division for request in requests):
+        first = requests[0]  # zero_division applies to some of the metrics, or is an error
+        averaging.refuse_for(first.name) if first.metric is None else averaging.check(first.metric)
+    return requests
 
 
 def _parse_request(metric: Measure, averaging: Averaging) -> Request:
@@ -67,8 +72,9 @@ def _parse_request(metric: Measure, averaging: Averaging) -> Request:
     if (ranking := get_ranking(metric)) is not None:
         if own_threshold:
             raise InvalidValueError(f"{ranking.name} needs no threshold: ask for {ranking.name!r}")
+        averaging = averaging.for_metric(None)
         averaging.refuse_for(ranking.name)
-        return Request(ranking.name, None, False, ranking)
+        return Request(ranking.name, None, False, averaging, ranking)
     try:
         formula = get_measure(metric)
     except ValueError as error:
@@ -76,35 +82,50 @@ def _parse_request(metric: Measure, averaging: Averaging) -> Request:
     assert isinstance(formula, Metric)
     if own_threshold and isinstance(formula, GroupGap):
         raise InvalidValueError(f"{formula.name} is 0 if nothing is positive, so it has no best threshold of its own")
+    averaging = averaging.for_metric(None if own_threshold else formula)
     averaging.check(formula)
     if own_threshold:
         averaging.refuse_for(repr(text))
-    return Request(f"{BEST} {formula.name}" if own_threshold else formula.name, formula, own_threshold)
+    return Request(f"{BEST} {formula.name}" if own_threshold else formula.name, formula, own_threshold, averaging)
 
 
 def measure(
     samples: Columns | Classes,
     requests: Sequence[Request],
     thresholds: Mapping[str, Threshold],
-    averaging: Averaging,
-    one_class: float | None = None,
-) -> dict[str, float]:
-    """Measure metrics, each at its threshold; ``one_class`` is the value of a ranking of samples of one class."""
+    *,
+    of_group: bool = False,
+) -> tuple[dict[str, float], frozenset[str]]:
+    """Measure metrics, each at its threshold.
+
+    Args:
+        samples: The rows.
+        requests: The metrics.
+        thresholds: The threshold of each metric of decisions, by its name.
+        of_group: Whether these are the rows of one group, of which a value that is not defined is NaN.
+
+    Returns:
+        The values, and the names of the metrics whose value is 0/0.
+    """
     matrix = any(request.metric is not None and request.metric.needs_matrix for request in requests)
     counts: dict[int, Counts] = {}  # most metrics share one threshold
     values: dict[str, float] = {}
+    undefined = set()
     for request in requests:
         if request.metric is not None:
             threshold = thresholds[request.name]
             if id(threshold) not in counts:
                 counts[id(threshold)] = count_batch(samples, per_label(threshold), matrix=matrix)
-            values[request.name] = averaging.value(request.metric, counts[id(threshold)])
-        elif one_class is not None and bool((samples.target == samples.target.flatten()[0]).all()):
-            values[request.name] = one_class
+            values[request.name] = request.averaging.value(request.metric, counts[id(threshold)])
+            if request.averaging.is_undefined(request.metric, counts[id(threshold)]):
+                undefined.add(request.name)
+        elif of_group and bool((samples.target == samples.target.flatten()[0]).all()):
+            undefined.add(request.name)
         else:
             assert request.ranking is not None
-            values[request.name] = request.ranking.measure_samples(samples, averaging.average, warn=one_class is None)
-    return values
+            average = request.averaging.average
+            values[request.name] = request.ranking.measure_samples(samples, average, warn=not of_group)
+    return values | dict.fromkeys(undefined if of_group else (), math.nan), frozenset(undefined)
 
 
 def per_label(threshold: Threshold) -> Threshold:

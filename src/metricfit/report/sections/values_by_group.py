@@ -8,11 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.costs.cost_decisions import interval_of_costs
 from metricfit.decide.costs.row_costs import RowCosts
 from metricfit.metrics import Metric, averaged
+from metricfit.metrics.empty_classes import is_undefined
 from metricfit.report import formatting
 from metricfit.report.page import Section
 from metricfit.stats.multinomial import percentile_interval
@@ -74,6 +76,8 @@ def group_values(
         part_costs = None if costs is None else costs.take(torch.from_numpy(part))
         part_weight = None if weight is None else weight[part]
         value, interval = _value(decided[part], y[part], classes, metric, average, part_weight, part_costs)
+        if interval is None and classes == 2 and costs is None and _is_undefined(metric, decided[part], y[part]):
+            value = None
         positives = int((y[part] == 1).sum()) if classes == 2 else None
         row = {"name": str(names[place]), "rows": len(part), "positives": positives, "value": value}
         rows.append(row | {"interval": interval})
@@ -90,6 +94,12 @@ def group_values(
     return Section(title, "group_values.html", context, lead)
 
 
+def _is_undefined(metric: Metric, decided: Integers, y: Integers) -> bool:
+    """Check whether the metric is 0/0 on these rows, as recall is without positives."""
+    counts = count_labels(*(torch.from_numpy(part[decided >= 0]) for part in (decided, y)))
+    return bool(is_undefined(metric, counts).all())
+
+
 def _value(
     decided: Integers,
     y: Integers,
@@ -98,8 +108,8 @@ def _value(
     average: ScalarAverage,
     weight: NDArray[np.float64] | None,
     costs: RowCosts | None,
-) -> tuple[float, tuple[float, float] | None]:
-    """Return the metric of these decisions and its interval; none if all rows are of one class."""
+) -> tuple[float | None, tuple[float, float] | None]:
+    """Return the metric of these decisions and its interval, which is None if all rows are of one class."""
     weights = np.ones((1, len(y))) if weight is None else weight[None]
     value = float(weighted_values(metric, average, classes, y, decided, weights, costs)[0])
     counted = decided >= 0

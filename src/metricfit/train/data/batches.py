@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 Numbers = TypeVar("Numbers", Tensor, list[int])
 
@@ -94,3 +95,24 @@ def _count_numbers(part: Any) -> int:
 def take_share(batch: Numbers, rank: int, ranks: int) -> Numbers:
     """Return the samples of a batch for one rank: every n-th, because a stratified batch is sorted by class."""
     return batch[rank::ranks]
+
+
+def refuse_outputs(outputs: Any) -> InvalidTypeError:
+    """Return the error for a model's outputs that are not one tensor, with a wrapper that picks the logits.
+
+    Example:
+        >>> str(refuse_outputs({"out": torch.zeros(2)})).partition("; ")[0]
+        "the model must return a tensor of logits, got a dict with 'out'"
+    """
+    kind, key = type(outputs).__name__, None
+    if isinstance(outputs, Mapping) and outputs:
+        tensors = [name for name, part in outputs.items() if isinstance(part, Tensor)]
+        key = "logits" if "logits" in tensors else next(iter(tensors or outputs))
+        kind = f"a {kind} with {', '.join(map(quote, outputs))}"
+    elif isinstance(outputs, (tuple, list)) and outputs:
+        kind, key = f"a {kind} of {len(outputs)}", 0
+    pick = "" if key is None else f": return self.model(x)[{key!r}]"
+    return InvalidTypeError(
+        f"the model must return a tensor of logits, got {kind}; wrap it in a module whose forward returns the "
+        f"logits{pick}"
+    )
