@@ -2,10 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-TESTED := src tests papers/src papers/tests
+TESTED := src tests papers/src papers/tests studies/tests
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all coverage check bench growth docs clean
+.PHONY: help demo test test-all coverage check studies-check bench growth docs clean
 
 # One process per core, one thread each (conftest.py). worksteal keeps the tests of a file together, so that a fixture
 # of a file is made once, and still ends with both processes busy.
@@ -17,6 +17,7 @@ help:
 	@echo "make test-all  the tests, slow ones included"
 	@echo "make coverage  the tests, and which lines they reach (slower)"
 	@echo "make check     formatting, lint, types, import layers"
+	@echo "make studies-check  pages agree with the stored results of the studies and the papers"
 	@echo "make bench     the speed table of docs/speed.md, measured here (25 minutes; make bench BENCH=--quick: 4 minutes)"
 	@echo "make growth    how time and memory grow, measured here, and the page docs/cost-growth.md (3 minutes)"
 	@echo "make docs      the documentation, strictly, into site/"
@@ -51,6 +52,9 @@ check: $(VENV)/.with-check
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+studies-check: $(VENV)/.with-test
+	$(PYTEST) -m pages studies/tests papers/tests/pages
 
 # Options of the measurement: make bench BENCH=--quick
 BENCH ?=

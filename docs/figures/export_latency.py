@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from page import BLUE, ORANGE, plt, save
 
-RESULTS = Path(__file__).resolve().parent.parent / "studies" / "results" / "onnx_export.json"
+RESULTS = Path(__file__).resolve().parents[2] / "studies" / "results" / "onnx_export.json"
 NAMES = {"auto": "default"}
 
 

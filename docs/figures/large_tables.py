@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from page import BLUE, GREEN, ORANGE, plt, save
 
-RESULTS = Path(__file__).resolve().parent.parent / "studies" / "results" / "many_rows.json"
+RESULTS = Path(__file__).resolve().parents[2] / "studies" / "results" / "many_rows.json"
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ def seconds_on(seconds: dict[str, float], workers: int) -> float:
 
 def main() -> None:
     """Draw the seconds by the number of workers."""
-    study = json.loads((DOCS / "studies" / "results" / "tables.json").read_text())
+    study = json.loads((DOCS.parent / "studies" / "results" / "tables.json").read_text())
     figure, axes = plt.subplots(figsize=(6.4, 3.6))
     for name, (rows, colour) in TABLES.items():
         cells = study[name].values()

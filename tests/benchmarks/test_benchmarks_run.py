@@ -14,12 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import load, report, resident, tables, timing  # noqa: E402
 from benchmarks.__main__ import main, registered  # noqa: E402
 from benchmarks.bars import BARS  # noqa: E402
 from benchmarks.tried import TRIED  # noqa: E402
 from benchmarks.verdicts import MILLISECONDS, Bar, judge  # noqa: E402
-
-from benchmarks import load, report, resident, tables, timing  # noqa: E402
 
 BAR = Bar("a", "a v b", "table", "a", 2.0, "b")
 MODULES = ("small_batches", "binary_loss", "multiclass_loss", "pair_losses", "pointwise", "training")

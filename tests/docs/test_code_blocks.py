@@ -25,7 +25,7 @@ ABOUT = 0.08
 
 #: Pages that train for longer than `make test` should take.
 SLOW = {"first-hour.md"}
-NOT_PAGES = {"studies", "figures", "hooks"}
+NOT_PAGES = {"figures", "hooks"}
 
 
 def pages_with_code() -> list[Path]:

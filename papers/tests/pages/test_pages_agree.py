@@ -50,6 +50,7 @@ def test_every_stored_number_has_a_place_in_its_table(stored):
                     assert set(measured["values"]) <= set(spec.columns)
 
 
+@pytest.mark.pages
 def test_pages_and_sizes_are_those_of_the_stored_results(tmp_path, monkeypatch):
     """Otherwise: python -m metricfit_papers.pages.build."""
     monkeypatch.setattr(build, "_picture", lambda _, *arguments: f"![{arguments[-1]}](../img/{arguments[-2].name})")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from metricfit.runs.time_left import format_seconds
 from metricfit.tabular.families.family import Deadline, Floats
 
-#: Median over 19 tables of a family's seconds, in those of boosting (docs/studies/results/tables.json).
+#: Median over 19 tables of a family's seconds, in those of boosting (studies/results/tables.json).
 RELATIVE_SECONDS = {
     "linear": 0.4,
     "kernel": 0.3,

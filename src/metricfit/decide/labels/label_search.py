@@ -7,7 +7,7 @@
   true positives); so the plug-in rule searches one threshold.
 - *samples*: the metric of each row's labels, averaged over the rows, as in scikit-learn. The expected value of a row is
   no function of its expected counts; so the plug-in rule searches one threshold of the probability for all labels, by
-  the true labels. On four tables (docs/studies/label_thresholds.py) the mean F1 of the test rows was 0.570 with it,
+  the true labels. On four tables (studies/label_thresholds.py) the mean F1 of the test rows was 0.570 with it,
   0.568 with one threshold per label by the true labels, and 0.502 at 0.5.
 
 The empirical rule for *micro* and *samples* starts at the best threshold for all labels together and then changes one
