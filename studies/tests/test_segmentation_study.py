@@ -80,7 +80,8 @@ def test_the_study_runs_and_its_cells_fill_the_page(study, tmp_path, monkeypatch
     segmentation.main(["--measure", "camvid", "--quick", "--cells", str(files[0])])
     assert files[0].read_text(encoding="utf-8") == before  # finished cells are not run again
     page.main([*map(str, files), "--out", str(tmp_path)])
-    assert "CamVid 2 seeds, 2 steps; membrane 2 folds" in (tmp_path / "docs" / "when-it-pays.md").read_text(
+    written = (tmp_path / "docs" / "when-it-pays.md").read_text(encoding="utf-8")
+    assert "CamVid 2 seeds, 2 steps; membrane 2 folds" in written
         encoding="utf-8"
     )
     assert len(list((tmp_path / "docs" / "img").glob("*.svg"))) == 1
