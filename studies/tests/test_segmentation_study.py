@@ -82,8 +82,6 @@ def test_the_study_runs_and_its_cells_fill_the_page(study, tmp_path, monkeypatch
     page.main([*map(str, files), "--out", str(tmp_path)])
     written = (tmp_path / "docs" / "when-it-pays.md").read_text(encoding="utf-8")
     assert "CamVid 2 seeds, 2 steps; membrane 2 folds" in written
-        encoding="utf-8"
-    )
     assert len(list((tmp_path / "docs" / "img").glob("*.svg"))) == 1
 
 
