@@ -98,9 +98,10 @@ class FunctionConstraint(MeasuredConstraint):
         return torch.where(known, violation, 0.0), known
 
     def _record(self, violation: Tensor, known: Tensor, *, counts: bool = True) -> None:
-        total, times = self.made("total", violation), self.made("times", violation)
-        if counts:
-            total.add_(violation.detach())
+        total, times, seen = self.made("total", violation), self.made("times", violation), violation.detach()
+        if counts and self.recomputed_pass(seen) is None:
+            self.remember_pass(seen, seen)
+            total.add_(seen)
             times.add_(known)
 
     def observe_held_out(

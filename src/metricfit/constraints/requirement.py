@@ -163,10 +163,7 @@ class RequirementConstraint(MeasuredConstraint):
         self, logits: Tensor, target: Tensor, penalty: Tensor, weight: Tensor | None
     ) -> Tensor | None:
         """Compute the term from the logits in one step, or return None if its parts have to be computed."""
-        multiplier = self.multiplier
-        if multiplier is None or type(self) is not RequirementConstraint or not self.requirement.metric.found_by_name:
-            return None
-        if isinstance(logits, Tensor) and multiplier.device != logits.device:
+        if type(self) is not RequirementConstraint or not self.requirement.metric.found_by_name:
             return None
         if self.groups is not None or self.memory is not None or self.ignore_index is not None or self.over_ranks:
             return None
@@ -181,7 +178,14 @@ class RequirementConstraint(MeasuredConstraint):
             judge=self._judge,
             matrix=self.requirement.metric.needs_matrix,
         )
-        if batch is None or multiplier.shape != (() if self.average is not None else (batch.kind.classes,)):
+        if batch is None:
+            return None
+        shape = () if self.average is not None else (batch.kind.classes,)
+        multiplier = self.multiplier
+        metric = self.requirement.metric
+        if multiplier is None and not (metric.whole_matrix or metric.of_one_class):
+            multiplier = self.made("multiplier", logits.new_zeros(shape))
+        if multiplier is None or multiplier.shape != shape or multiplier.device != logits.device:
             return None
         key = self.requirement, self.average
         evaluated = self._formula(self._term_of, batch, key, multiplier, penalty)
@@ -207,7 +211,8 @@ class RequirementConstraint(MeasuredConstraint):
     def _record(self, hard: Tensor) -> None:
         """Add hard counts to those since the last update, if training batches move the multipliers."""
         seen = self.made("seen", hard)
-        if not self.held_out:
+        if not self.held_out and self.recomputed_pass(hard) is None:
+            self.remember_pass(hard, hard)
             seen.add_(hard)
 
     @property

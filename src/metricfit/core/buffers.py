@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
+from copy import deepcopy
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.numerics import counting_dtype, has_storage
+from metricfit.core.numerics import counting_dtype, has_storage, in_backward
 from metricfit.errors import InvalidStateError, InvalidValueError
 
 
@@ -24,6 +27,13 @@ class ExactBuffers(nn.Module):
         return self
 
 
+#: How many forward passes are remembered, to recognise one that a checkpoint computes again.
+REMEMBERED = 16
+
+_copies: WeakKeyDictionary[LateBuffers, WeakSet[LateBuffers]] = WeakKeyDictionary()
+_passes: WeakKeyDictionary[LateBuffers, deque[tuple[Tensor, Tensor]]] = WeakKeyDictionary()
+
+
 class LateBuffers(nn.Module):
     """A module with buffers that are None until they are first used; ``late`` lists their names.
 
@@ -37,6 +47,8 @@ class LateBuffers(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        #: The buffers that were made together with those of the module that this one is a copy of.
+        self._with_original: set[str] = set()
         for name in self.late:
             self.register_buffer(name, None)
 
@@ -56,15 +68,17 @@ class LateBuffers(nn.Module):
         """
         buffer: Tensor | None = getattr(self, name)
         owner = type(self).__name__
+        if name in self._with_original and buffer is not None:
+            self._with_original.remove(name)
+            if buffer.shape != like.shape:
+                buffer = None
         if not has_storage(like) and (buffer is None or has_storage(buffer)):
             raise InvalidStateError(
                 f"{owner} under vmap needs its {name!r} for each member: call the loss once without vmap, stack its "
                 "buffers, and use torch.func.functional_call"
             )
         if buffer is None:
-            with torch.inference_mode(False):  # a buffer created in validation is also used in training
-                buffer = torch.zeros(like.shape, dtype=counting_dtype(like.dtype), device=like.device)
-            setattr(self, name, buffer)
+            buffer = self._make(name, like)
         elif buffer.device != like.device:  # loaded from a checkpoint on the CPU, say
             buffer = buffer.to(like.device)
             setattr(self, name, buffer)
@@ -74,6 +88,40 @@ class LateBuffers(nn.Module):
                 f"{self.remedy}"
             )
         return buffer
+
+    def _make(self, name: str, like: Tensor) -> Tensor:
+        """Create a buffer, also in copies without one: AveragedModel pairs the buffers of a model with its copy's."""
+        with torch.inference_mode(False):  # a buffer created in validation is also used in training
+            buffer = torch.zeros(like.shape, dtype=counting_dtype(like.dtype), device=like.device)
+        setattr(self, name, buffer)
+        for copied in () if torch.compiler.is_compiling() else _copies.get(self, ()):
+            if getattr(copied, name) is None:
+                copied._make(name, like)
+                copied._with_original.add(name)
+        return buffer
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LateBuffers:
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(deepcopy(self.__dict__, memo))
+        _copies.setdefault(self, WeakSet()).add(copied)
+        return copied
+
+    def remember_pass(self, amount: Tensor, state: Tensor) -> None:
+        """Remember what a forward pass in training added, and a state that its recomputation needs."""
+        if not (torch.compiler.is_compiling() or in_backward()) and has_storage(amount):
+            _passes.setdefault(self, deque(maxlen=REMEMBERED)).append((amount, state))
+
+    def recomputed_pass(self, amount: Tensor) -> Tensor | None:
+        """Return the state of an earlier forward pass if a checkpoint now computes it again, within a backward pass.
+
+        ``torch.utils.checkpoint(..., use_reentrant=False)`` calls everything twice. With ``use_reentrant=True`` the
+        first call has no gradients and adds nothing, so that there is no such pass.
+        """
+        if torch.compiler.is_compiling() or not in_backward() or not has_storage(amount):
+            return None
+        passes = reversed(_passes.get(self, deque()))
+        return next((state for seen, state in passes if seen.shape == amount.shape and torch.equal(seen, amount)), None)
 
     def reset(self) -> None:
         """Set the late buffers to None, as before their first use."""

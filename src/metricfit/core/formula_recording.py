@@ -88,7 +88,9 @@ def record(formula: Callable[..., Tensor], examples: Sequence[Tensor], different
     """
     with torch.inference_mode(False):
         arguments = [example.clone().requires_grad_(i < differentiated) for i, example in enumerate(examples)]
-    with torch.inference_mode(False), torch.enable_grad(), _Events() as events:
+    # Hooks of this block keep the recording out of those of a checkpoint around it, which counts saved tensors.
+    hooks = torch.autograd.graph.saved_tensors_hooks(_same, _same)
+    with torch.inference_mode(False), torch.enable_grad(), hooks, _Events() as events:
         value = formula(*arguments)
         leading = arguments[:differentiated]
         # With create_graph autograd adds gradients out of place, so that each result is a new tensor.
@@ -102,6 +104,10 @@ def record(formula: Callable[..., Tensor], examples: Sequence[Tensor], different
         writer.write(*event)
     outputs = (writer.operand(value), *(no_slope if slope is None else writer.operand(slope) for slope in slopes))
     return Recording(inputs, _needed(writer.instructions, outputs), outputs, frozenset(writer.vectors), writer.classes)
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 class _Events(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -223,6 +223,12 @@ def differentiates_forward() -> bool:
     return forward_ad._current_level >= 0
 
 
+def in_backward() -> bool:
+    """Return whether a backward pass is running; a forward pass within one is that of a checkpoint."""
+    current = getattr(torch._C, "_current_graph_task_id", None)
+    return current is not None and current() != -1
+
+
 def leading(tensor: Tensor | None, axis: int | None, size: int) -> Tensor | None:
     """Return a tensor with its vmapped axis in front; the axis is added if there is none."""
     if tensor is None:

@@ -122,7 +122,7 @@ def _make_columns(
     def to_columns(tensor: Tensor) -> Tensor:
         """Return ``(c, n)``, or ``(images, c, pixels)`` to be counted per image."""
         if per_image:
-            return tensor.reshape(x.shape[0], classes, math.prod(x.shape[2:]))
+            return tensor.reshape(x.shape[0], classes, math.prod(x.shape[1:]) // classes)
         return tensor.reshape(1, -1) if classes == 1 else tensor.movedim(1, 0).reshape(classes, -1)
 
     return Columns(to_columns(x), to_columns(y), None if w is None else to_columns(w), group, groups)
@@ -191,6 +191,14 @@ def _no_reading(logits: Tensor, target: Tensor, what: str, fractional_labels: bo
     if fractional_labels and logits.dim() > 1 and logits.shape[1] > 1:
         return f"multiclass labels must be integers, got {target.dtype}; use target.long()"
     hint = "; add a batch axis with unsqueeze(0)" if logits.dim() == 0 else ""
+    shape, labels = tuple(logits.shape), tuple(target.shape)
+    if len(shape) > 2 and labels == (shape[0], 1, *shape[2:]):
+        return f"logits {shape} have {shape[1]} classes, and the target {labels} has one channel; use target.squeeze(1)"
+    if len(shape) > 2 and labels == shape[:-1]:
+        return (
+            f"logits {shape} have their classes last, and the target is {labels}: the class axis is the second one. "
+            "Use logits.movedim(-1, 1), or for tokens logits.flatten(0, 1) with target.flatten()"
+        )
     if logits.dim() and target.dim() and logits.shape[0] != target.shape[0]:
         hint = f"; they differ in length, {logits.shape[0]} and {target.shape[0]}"
     return f"logits {_shape(logits)} with target {_shape(target)} {what}{hint}. Possible: {READINGS}"

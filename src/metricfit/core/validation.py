@@ -7,12 +7,13 @@ request, because reading a value stalls a CUDA stream and is impossible under ``
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from metricfit.core.numerics import exact_dtype
-from metricfit.errors import InvalidTypeError, InvalidValueError, MetricfitError
+from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, MetricfitError, quote
 
 #: The largest difference from 1 of a sum of class shares that counts as rounding, and that of shares in half precision.
 EXACT_SUM, COARSE_SUM = 1e-3, 1e-2
@@ -20,6 +21,15 @@ EXACT_SUM, COARSE_SUM = 1e-3, 1e-2
 
 class DivergedError(MetricfitError, ValueError):
     """Logits are NaN or infinite, because the model has diverged or its input holds NaN."""
+
+
+def refuse_tracing() -> None:
+    """Raise an error under ``torch.jit.trace``, which records one batch and would take its labels for constants."""
+    if torch.jit.is_tracing():
+        raise InvalidStateError(
+            "torch.jit.trace cannot record a loss: what depends on the labels of a batch would become a constant. "
+            "Trace the model without its loss, and use torch.compile for both"
+        )
 
 
 def looks_at_values(logits: Tensor, validate: bool | None) -> bool:
@@ -92,14 +102,13 @@ def extremes(tensor: Tensor) -> tuple[float, float] | None:
 
 def check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None = None) -> None:
     """Raise an error for arguments that are not real tensors on one device, and for logits that are integers."""
+    refuse_tracing()
     arguments = {"logits": logits, "target": target, "weight": weight, "group": group}
     for name, tensor in arguments.items():
         if tensor is None and name in ("weight", "group"):
             continue
         if not isinstance(tensor, Tensor):
-            raise InvalidTypeError(
-                f"{name} must be a torch tensor, got {type(tensor).__name__}; use torch.as_tensor({name})"
-            )
+            raise InvalidTypeError(_no_tensor(name, tensor))
         if tensor.device != logits.device:
             raise InvalidValueError(
                 f"logits are on {logits.device} and {name} on {tensor.device}; use {name}.to(logits.device)"
@@ -110,6 +119,19 @@ def check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group: 
         raise InvalidTypeError(
             f"logits must be floating point, got {logits.dtype}; pass the model's raw outputs, not labels or decisions"
         )
+
+
+def _no_tensor(name: str, value: object) -> str:
+    text = f"{name} must be a torch tensor, got {type(value).__name__}"
+    if isinstance(value, Mapping):
+        keys = ", ".join(map(quote, list(value)[:5]))
+        chosen = "out" if "out" in value else "logits" if "logits" in value else next(iter(value), "logits")
+        return f"{text} with the entries {keys}; pass one of them, such as outputs[{quote(chosen)}]"
+    if hasattr(value, "logits"):
+        return f"{text}; pass its logits, outputs.logits"
+    if isinstance(value, tuple) or (isinstance(value, list) and any(isinstance(part, Tensor) for part in value)):
+        return f"{text} of {len(value)} entries; pass the one with the {name}, such as outputs[0]"
+    return f"{text}; use torch.as_tensor({name})"
 
 
 def check_labels(target: Tensor, classes: int | None) -> None:
@@ -131,10 +153,15 @@ def check_labels(target: Tensor, classes: int | None) -> None:
             f"target holds NaN in {int(target.isnan().sum())} of {target.numel()} places; drop those rows"
         )
     lowest, largest = limits
+    if lowest >= 0 and largest == 255 and not by_number:
+        hint = "; masks of 0 and 255 are target / 255, or (target > 127).float()"
+        raise InvalidValueError(f"binary labels must be 0 or 1, got values from {lowest:g} to {largest:g}{hint}")
     if by_number:
         hint = f"; pass ignore_index={lowest:g} to leave those samples out" if lowest in (-1.0, -100.0) else ""
         if lowest == 1.0 and largest == classes:
             hint = "; map labels from 1 on with target - 1"
+        if largest == 255:
+            hint = "; if 255 marks pixels without a label, pass ignore_index=255; masks of 0 and 255 are (target > 127)"
         raise InvalidValueError(f"{classes} classes need labels 0 to {highest}, got {lowest:g} to {largest:g}{hint}")
     hint = {(-1.0, 1.0): "; map labels -1/1 with (target + 1) / 2", (1.0, 2.0): "; map labels 1/2 with target - 1"}.get(
         (lowest, largest), ""

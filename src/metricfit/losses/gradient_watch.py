@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from metricfit.core.counts import Counts
+from metricfit.core.validation import extremes
 
 #: A gradient is dead if the sum over the logits is below this share of the gradient of the loss.
 DEAD_GRADIENT = 1e-6
@@ -17,6 +18,8 @@ DEAD_GRADIENT = 1e-6
 LEARNT = 0.05
 #: At forward pass STALL_AT the mean loss of the LAST_PASSES is compared with that of the FIRST_PASSES.
 STALL_AT, FIRST_PASSES, LAST_PASSES, STALLED = 128, 8, 16, 0.95
+#: Number of checked passes, 1, 2, 4 and so on, whose logits all lie in [0, 1] before a warning.
+PROBABLE = 4
 #: Training started from random weights if the first loss is at least this share of a uniform guess's, 1 - 1/c.
 FROM_SCRATCH = 0.9
 #: A class of usual size counts as given up if it is predicted less often than this share of its samples.
@@ -49,6 +52,21 @@ class StalledLossWarning(UserWarning):
         ...         _ = loss(torch.zeros(3, 3, requires_grad=True), target)  # a model that does not learn
         >>> caught[0].category.__name__
         'StalledLossWarning'
+    """
+
+
+class ProbabilitiesWarning(UserWarning):
+    """All logits of several batches lie in [0, 1], as the outputs of a sigmoid or a softmax do.
+
+    Example:
+        >>> from metricfit import MetricLoss
+        >>> loss, outputs = MetricLoss("f1"), torch.tensor([0.9, 0.2], requires_grad=True)
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     for _ in range(8):
+        ...         _ = loss(outputs, torch.tensor([1, 0]))
+        >>> caught[0].category.__name__
+        'ProbabilitiesWarning'
     """
 
 
@@ -128,6 +146,7 @@ class GradientWatch:
     def __init__(self) -> None:
         self.passes = 0
         self.warned = False
+        self.like_probabilities: int | None = 0
         self._hooks: list[RemovableHandle] = []
 
     def __reduce__(self) -> tuple[type[GradientWatch], tuple[()]]:
@@ -138,6 +157,25 @@ class GradientWatch:
         """Count a forward pass, and return whether to check it."""
         self.passes += 1
         return self.passes & (self.passes - 1) == 0
+
+    def look_at_range(self, logits: Tensor, owner: str) -> None:
+        """Warn once if the logits of the first passes that are checked all look like probabilities."""
+        if self.like_probabilities is None:
+            return
+        limits = extremes(logits)
+        if limits is None or not (0 <= limits[0] < limits[1] <= 1):
+            self.like_probabilities = None
+            return
+        self.like_probabilities += 1
+        if self.like_probabilities == PROBABLE:
+            self.like_probabilities = None
+            warnings.warn(
+                f"{owner}: all logits of {PROBABLE} batches lie in [0, 1], as probabilities do. Pass logits, the "
+                "outputs before the sigmoid or softmax, or say from_probabilities=True. Logits that happen to lie "
+                "there are fine",
+                ProbabilitiesWarning,
+                stacklevel=6,
+            )
 
     def watch(self, loss: Tensor, logits: Tensor, owner: str) -> None:
         """Check the gradient of this forward pass when it is computed."""

@@ -54,7 +54,12 @@ class RunningCounts(LateBuffers):
         if not (self.training and torch.is_grad_enabled()):
             return counts
         current = torch.stack(counts.tensors)
+        amount = current.detach()
+        before = self.recomputed_pass(amount)
+        if before is not None:
+            return counts.with_tensors(self.decay * before.to(current.dtype) + current)
         total = self.made("total", current)
+        self.remember_pass(amount, total.clone())
         remembered = self.decay * total.to(current.dtype) + current
         total.copy_(remembered.detach())
         return counts.with_tensors(remembered)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -20,7 +23,7 @@ from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
 from metricfit.core.threshold_vectors import PerLabel
 from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
-from metricfit.core.validation import is_false, looks_at_values
+from metricfit.core.validation import is_false, looks_at_values, refuse_tracing
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
 from metricfit.losses.compiled_binary import evaluate_compiled_binary
@@ -37,6 +40,9 @@ from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.image_average import has_pixels, sum_images, weigh_images
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
+
+#: The largest number of float16.
+HALF = 65_504
 
 
 class MetricLoss(AdditiveLoss):
@@ -104,8 +110,11 @@ class MetricLoss(AdditiveLoss):
         memory: RunningCounts | None = None,
         sync: bool = True,
         validate: bool | None = None,
+        **unknown: NoReturn,
     ) -> None:
         super().__init__(sync=sync)
+        if unknown:
+            raise InvalidTypeError(_unknown_argument(next(iter(unknown)), metric))
         self.metric = check_of_counts(get_metric(metric))
         if step is not None and not isinstance(step, Step):
             raise InvalidTypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {quote(step)}")
@@ -131,6 +140,7 @@ class MetricLoss(AdditiveLoss):
         self.per_image = per_image
         self.validate = validate
         keep_threshold(self, threshold)
+        self._says_half = False
         self._watch = GradientWatch()
         self._progress = ProgressWatch()
         self._judge = TargetJudge()
@@ -155,6 +165,9 @@ class MetricLoss(AdditiveLoss):
         Raises:
             ValueError: If the shapes do not match, the task is ambiguous, or a checked value is out of range.
         """
+        refuse_tracing()
+        if isinstance(logits, Tensor) and logits.dtype == torch.float16 and not self._says_half:
+            self._check_half()
         takes_parts = group is not None or self.from_probabilities
         if torch.compiler.is_compiling() and not takes_parts:
             compiled = self._evaluate_compiled(logits, target, weight)
@@ -171,14 +184,30 @@ class MetricLoss(AdditiveLoss):
 
     def _watch_training(self, loss: Tensor, logits: Tensor) -> None:
         """Warn about a gradient of 0, and about classes without progress, in the passes in which that is checked."""
-        if self._watch.due() and not self._last.lacks_a_class(self.classes):
-            self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
+        if self._watch.due():
+            owner = f"MetricLoss({self.metric.name!r})"
+            if not self.from_probabilities:
+                self._watch.look_at_range(logits, owner)
+            if not self._last.lacks_a_class(self.classes):
+                self._watch.watch(loss, logits, owner)
         if self.memory is not None or self.metric.minimize or not (loss.requires_grad and loss.dim() == 0):
             return
         if self._last.exclusive_classes > 2 and self._progress.due():
             counts = self._last.counts
             assert counts is not None
             self._progress.see(loss, counts, f"MetricLoss({self.metric.name!r})")
+
+    def _check_half(self) -> None:
+        """Warn once if gradients of logits in float16 can overflow, because of costs that are too large for it."""
+        largest = max(map(abs, self.metric.bounds))
+        if math.isfinite(largest) and largest > HALF and not torch.compiler.is_compiling():
+            self._says_half = True
+            warnings.warn(
+                f"MetricLoss({self.metric.name!r}): float16 holds numbers up to {HALF:,}, and the gradients of this "
+                f"metric, whose values go up to {largest:g}, can be larger, and then infinite. Divide its costs by a "
+                "constant, or pass logits.float()",
+                stacklevel=5,
+            )
 
     def _has_other_parts(self) -> bool:
         """Return whether a subclass defines what the loss is computed from."""
@@ -374,3 +403,24 @@ class MetricLoss(AdditiveLoss):
         defaults |= {"average": "macro", "per_image": False, "from_probabilities": False}
         changed = [name for name, default in defaults.items() if getattr(self, name) is not default]
         return ", ".join(settings + [f"{name}={getattr(self, name)!r}" for name in changed])
+
+
+#: What to do instead of an argument that other losses have.
+_REMEDIES = {
+    "weight": "pass one weight per sample when you call the loss, loss(logits, target, weight)",
+    "pos_weight": "a metric has its balance in itself: choose one, such as 'fbeta(beta=2)', which favours recall",
+    "class_weights": "pass one weight per sample when you call the loss, loss(logits, target, class_weights[target]); "
+    "average='weighted' weighs classes by their samples, and classes=[1, 2] leaves classes out",
+    "label_smoothing": "pass soft labels as the target, with task='multiclass' for class shares, or mix the loss with "
+    "cross-entropy, Mix((nn.CrossEntropyLoss(label_smoothing=0.1), 1.0), (loss, 0.5))",
+    "reduction": "a metric is one number per batch, not a mean over samples; average=None gives one loss per class, "
+    "per_image=True the mean over images",
+    "beta": "a parameter belongs to the metric, MetricLoss('fbeta(beta=2)')",
+}
+_REMEDIES["class_weight"] = _REMEDIES["class_weights"]
+
+
+def _unknown_argument(name: str, metric: object) -> str:
+    remedy = _REMEDIES.get(name)
+    text = f"MetricLoss({quote(metric)}) has no argument {name}"
+    return f"{text}; {remedy}" if remedy else f"{text}; help(MetricLoss) lists its arguments"

@@ -17,7 +17,7 @@ from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.core.kernels.pointwise_sums import kernel_applies, weighted_sum
 from metricfit.core.numerics import SMALLEST_DIVISOR, ratio
 from metricfit.core.types import Task
-from metricfit.core.validation import check_finite, looks_at_values
+from metricfit.core.validation import check_finite, looks_at_values, refuse_tracing
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss, inheritance_level
 from metricfit.losses.column_loss import ColumnLoss
@@ -65,6 +65,7 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
         Returns:
             The loss, a scalar.
         """
+        refuse_tracing()
         if self.ignore_index is None and self.task is None and not self.sync:
             mean = self._quick_mean(logits, target, weight)
             if mean is not None:
