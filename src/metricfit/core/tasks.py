@@ -193,10 +193,10 @@ def _no_reading(logits: Tensor, target: Tensor, what: str, fractional_labels: bo
     hint = "; add a batch axis with unsqueeze(0)" if logits.dim() == 0 else ""
     shape, labels = tuple(logits.shape), tuple(target.shape)
     if len(shape) > 2 and labels == (shape[0], 1, *shape[2:]):
-        return f"logits {shape} have {shape[1]} classes, and the target {labels} has one channel; use target.squeeze(1)"
+        return f"logits {shape} with target {labels} {what}: labels have no channel axis; use target.squeeze(1)"
     if len(shape) > 2 and labels == shape[:-1]:
         return (
-            f"logits {shape} have their classes last, and the target is {labels}: the class axis is the second one. "
+            f"logits {shape} with target {labels} {what}: the class axis is the second one, not the last. "
             "Use logits.movedim(-1, 1), or for tokens logits.flatten(0, 1) with target.flatten()"
         )
     if logits.dim() and target.dim() and logits.shape[0] != target.shape[0]:
