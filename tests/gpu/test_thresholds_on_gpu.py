@@ -8,7 +8,6 @@ import torch
 
 from metricfit import best_threshold
 from metricfit.curves import best_thresholds
-from metricfit.metrics import threshold_programs
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,14 +27,9 @@ def test_thresholds_are_those_of_the_cpu(name):
     assert single == (expected.thresholds[0].item(), pytest.approx(expected.values[0].item(), abs=1e-12))
 
 
-@pytest.fixture
-def by_program(monkeypatch):
-    monkeypatch.setattr(threshold_programs, "SEARCHES_BEFORE", 0)
-
-
 @pytest.mark.parametrize("name", ["f1", "mcc", "p4", "minimize(fp + 0.1*fn)"])
 @pytest.mark.parametrize("n", [1, 1023, 1024, 300_000])
-def test_thresholds_by_a_program_are_those_of_the_cpu(name, n, by_program):
+def test_thresholds_of_one_column_are_those_of_the_cpu(name, n):
     generator = torch.Generator().manual_seed(n)
     target = torch.rand(n, generator=generator) < 0.2
     for scores, labels in (
@@ -46,7 +40,7 @@ def test_thresholds_by_a_program_are_those_of_the_cpu(name, n, by_program):
         assert found == (expected.threshold, pytest.approx(expected.value, rel=1e-12))
 
 
-def test_a_program_waits_once(by_program):
+def test_a_search_waits_once():
     scores, target = torch.randn(10**6, device="cuda"), torch.rand(10**6, device="cuda") < 0.2
     best_threshold(scores, target, "f1")
     with warnings.catch_warnings(record=True) as waits:
@@ -59,10 +53,7 @@ def test_a_program_waits_once(by_program):
     assert sum("called a synchronizing" in str(wait.message) for wait in waits) == 1
 
 
-@pytest.mark.parametrize("searches_before", [0, math.inf], ids=["program", "operations"])
-def test_wrong_input_is_refused(searches_before, monkeypatch):
-    monkeypatch.setattr(threshold_programs, "SEARCHES_BEFORE", searches_before)
-    monkeypatch.setattr(threshold_programs, "_programs", {})
+def test_wrong_input_is_refused():
     with pytest.raises(ValueError, match="1 of 2 scores are NaN"):
         best_threshold(torch.tensor([0.0, math.nan], device="cuda"), torch.tensor([0, 1], device="cuda"), "f1")
     with pytest.raises(ValueError, match="target must hold 0 and 1 only"):

@@ -28,10 +28,16 @@ def candidates_of(seed, weighted=False):
 
 
 def brute_best(name, candidates):
-    """The best exact key and the largest threshold that has it."""
+    """The best exact key, and of the thresholds that have it the largest whose decisions no other one dominates."""
     sign = -1 if name in MINIMIZED else 1
     best = max(sign * EXACT[name](table) for _, table in candidates)
-    return sign * best, max(threshold for threshold, table in candidates if sign * EXACT[name](table) == best)
+    tied = [(threshold, table) for threshold, table in candidates if sign * EXACT[name](table) == best]
+    return sign * best, max(h for h, t in tied if not any(dominates(other, t) for _, other in tied))
+
+
+def dominates(a, b):
+    """Whether decisions find more positives with the same false alarms, or as many with fewer."""
+    return (a.tp > b.tp and a.fp == b.fp) or (a.tp == b.tp and a.fp < b.fp)
 
 
 def metric_of(name):
@@ -56,7 +62,7 @@ def test_value_is_the_best_of_all_candidates_and_is_the_thresholds_own(name, wei
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ties_go_to_the_largest_threshold(name):
+def test_ties_go_to_the_largest_threshold_that_is_not_dominated(name):
     wrong = []
     for seed in range(150):
         scores, target, _ = random_problem(seed)
@@ -65,6 +71,13 @@ def test_ties_go_to_the_largest_threshold(name):
         if found.threshold != threshold:
             wrong.append((seed, found, threshold))
     assert not wrong
+
+
+def test_a_requirement_leaves_no_dominated_decision():
+    scores, target = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], [1, 1, 1, 1, 0, 1]
+    for weight in (None, [2.0] * 6):
+        best = curves.best_threshold(scores, target, "precision", "recall >= 0.3", weight=weight)
+        assert best == (0.6, 1.0)  # recall is 0.8 here, and 0.4 at 0.8
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in SQUARED])
@@ -115,6 +128,7 @@ def test_requirements_leave_the_best_of_the_feasible(which, weighted):
         found = curves.best_threshold(scores, target, metric_of(name), REQUIREMENTS[which], weight=weight)
         assert found.value == pytest.approx(value(name, best), abs=1e-12)
         assert found.threshold in dict(feasible)
+        assert not any(dominates(t, dict(feasible)[found.threshold]) and EXACT[name](t) == best for _, t in feasible)
         assert value(name, EXACT[name](dict(feasible)[found.threshold])) == pytest.approx(found.value, abs=1e-12)
     assert feasible_seen > 10
 

