@@ -64,7 +64,9 @@ def canonical(
     dtype = counting_dtype(logits.dtype)
     keep_types = keep_types and reading != "multiclass" and logits.device.type == "cuda" and group is None
     x = logits if keep_types else logits.to(dtype)
-    samples = tuple(x.shape[:1] + x.shape[2:])  # a sample is an entry, or a pixel, of the batch
+    # A sample is an entry, or a pixel, of the batch; binary logits may have no class axis.
+    whole = reading == "binary" and x.dim() > 1 and x.shape[1] != 1
+    samples = tuple(x.shape) if whole else tuple(x.shape[:1] + x.shape[2:])
     y = _class_target(target, x) if reading == "multiclass" else target.reshape(x.shape)
     w = (
         None
@@ -81,8 +83,7 @@ def canonical(
             check_shares(y, w, COARSE_SUM if target.dtype in (torch.float16, torch.bfloat16) else EXACT_SUM)
     if per_image and x.dim() < 3:
         raise InvalidValueError(f"per_image=True needs images, logits (n, c, h, w); these are {_shape(logits)}")
-    entries = samples if reading != "binary" or x.dim() == 1 or x.shape[1] == 1 else tuple(x.shape)
-    ids, groups = _read_groups(group, groups, per_image, entries, looks_at_values(x, validate))
+    ids, groups = _read_groups(group, groups, per_image, samples, looks_at_values(x, validate))
     w = None if w is None else w.to(dtype)
     if reading == "multiclass":
         return _make_classes(x, y, w, per_image, ids, groups)

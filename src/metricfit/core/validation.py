@@ -49,8 +49,10 @@ def check_finite(sums: Tensor, logits: Tensor) -> None:
         raise DivergedError(
             f"{int(logits.isinf().sum())} of {logits.numel()} logits are infinite; the model has diverged"
         )
+    largest = float(logits.detach().abs().max()) if logits.numel() else 0.0
     raise InvalidValueError(
-        "the batch's sums are not finite although its logits, labels and weights are: do they overflow?"
+        f"the batch's sums overflow: the logits are finite, but as large as {largest:.3g}; lower the learning rate or "
+        "clip gradients, scale the features, or pass logits.double()"
     )
 
 

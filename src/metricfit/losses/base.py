@@ -9,8 +9,10 @@ Statistics contain all that ``value`` needs, so that another loss with the same 
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +21,40 @@ from metricfit.core.counts import Counts
 from metricfit.core.distributed import number_of_ranks, sum_over_ranks
 from metricfit.errors import InvalidTypeError
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 #: Sums over samples. Both kinds add with ``+``.
 Statistics = Counts | Tensor
 
 
-class AdditiveLoss(nn.Module, ABC):
+class Loss(nn.Module):
+    """Base class of the losses; it says what to do instead of an argument that losses of other libraries take."""
+
+    #: What does the same here, by the name of the argument.
+    remedies: ClassVar[Mapping[str, str]] = {
+        "weight": "pass one weight per sample when you call the loss, loss(logits, target, weight)",
+        "class_weights": "pass one weight per sample when you call the loss, "
+        "loss(logits, target, class_weights[target])",
+        "pos_weight": "use WeightedBCELoss(positive_weight=...), or pass one weight per sample when you call the loss",
+        "label_smoothing": "smooth the targets of two classes or several labels, target * (1 - a) + a / 2; for "
+        "exclusive classes use Mix((nn.CrossEntropyLoss(label_smoothing=0.1), 1.0), (loss, 0.5))",
+        "reduction": "the loss is a weighted mean over the batch; to leave samples out, pass the weight 0 for them",
+    }
+
+    def __new__(cls, *arguments: Any, **settings: Any) -> Self:
+        """Refuse arguments that the constructor does not have, with their remedy."""
+        parameters = inspect.signature(cls.__init__).parameters
+        open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        for name in [] if open_ended else settings.keys() - parameters.keys():
+            remedy = cls.remedies.get("class_weights" if name == "class_weight" else name)
+            raise InvalidTypeError(
+                f"{cls.__name__} has no argument {name}; {remedy or f'help({cls.__name__}) lists its arguments'}"
+            )
+        return super().__new__(cls)
+
+
+class AdditiveLoss(Loss, ABC):
     """Base class of losses ``value(statistics)`` whose statistics are sums over samples.
 
     With ``sync`` the statistics are summed over the ranks of a distributed run, in training mode with gradients

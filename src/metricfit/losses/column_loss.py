@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.tasks import check_task, columns
 from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
+from metricfit.losses.base import Loss
 
 
-class ColumnLoss(nn.Module):
+class ColumnLoss(Loss):
     """Base class of losses of binary or multilabel logits, in which each column is a separate binary problem.
 
     Attributes:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.losses.base import check_parts, takes_probabilities
+from metricfit.losses.base import Loss, check_parts, takes_probabilities
 from metricfit.losses.calling import (
     LossArguments,
     accepted_arguments,
@@ -22,7 +22,7 @@ from metricfit.losses.calling import (
 from metricfit.losses.pointwise import PointwiseLoss, check_prior, known_form
 
 
-class Mix(nn.Module):
+class Mix(Loss):
     r"""A weighted sum of losses, for example cross-entropy plus half a metric loss.
 
     .. math:: L = \sum_k s_k\, L_k

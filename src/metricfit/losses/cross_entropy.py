@@ -16,7 +16,7 @@ from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.core.numerics import counting_dtype, has_storage, ratio
 from metricfit.core.tasks import spread_weight
 from metricfit.core.types import Task
-from metricfit.core.validation import check_labels, check_tensors, check_weight, looks_at_values
+from metricfit.core.validation import check_labels, check_tensors, check_weight, looks_at_values, refuse_tracing
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.pointwise import PointwiseLoss, check_nonnegative, check_statistics
@@ -106,6 +106,7 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         Returns:
             The loss, a scalar.
         """
+        refuse_tracing()
         own = type(self)
         is_plain = own.statistics is WeightedCrossEntropyLoss.statistics and (
             own.label_losses is WeightedCrossEntropyLoss.label_losses
@@ -159,6 +160,8 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
                 f"{type(self).__name__} is for logits (n, classes) and class numbers (n,), got "
                 f"{tuple(logits.shape)} and {tuple(target.shape)}; {remedy}"
             )
+        if target.is_floating_point():
+            raise InvalidValueError(f"class numbers must be integers, got {target.dtype}; use target.long()")
         x, y = logits.to(counting_dtype(logits.dtype)), target.long()
         if looks_at_values(x, None):
             check_labels(torch.where(y == self.ignore_index, 0, y), x.shape[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from metricfit.core.canonical_batch import Classes
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks, sum_over_ranks
@@ -12,10 +12,11 @@ from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, is_false, looks_at_values
 from metricfit.errors import InvalidValueError
+from metricfit.losses.base import Loss
 from metricfit.metrics.image_average import weigh_images
 
 
-class LovaszLoss(nn.Module):
+class LovaszLoss(Loss):
     r"""The Lovász extension of one minus the Jaccard index. Berman et al. 2018.
 
     .. math:: L = \sum_k e_{(k)} \big(J_k - J_{k-1}\big), \qquad J_k = 1 - \frac{|P \setminus E_k|}{|P \cup E_k|}
@@ -144,7 +145,7 @@ def _errors_of_classes(batch: Classes, per_image: bool) -> tuple[Tensor, Tensor,
     classes = torch.arange(probabilities.shape[axis], device=probabilities.device)
     if per_image:
         probabilities = probabilities.movedim(axis, 1).flatten(2)
-        target = batch.target.reshape(len(probabilities), 1, -1)
+        target = batch.target.flatten(1).unsqueeze(1)
     else:
         probabilities = probabilities.movedim(axis, 0).flatten(1)
         target = batch.target.reshape(1, -1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -93,6 +93,17 @@ class MetricLoss(AdditiveLoss):
 
     threshold: ThresholdSetting
     per_label: bool
+    remedies: ClassVar[Mapping[str, str]] = {
+        **AdditiveLoss.remedies,
+        "pos_weight": "a metric has its balance in itself: choose one, such as 'fbeta(beta=2)', which favours recall",
+        "class_weights": "pass one weight per sample when you call the loss, loss(logits, target, "
+        "class_weights[target]); average='weighted' weighs classes by their samples, classes=[1, 2] leaves classes out",
+        "label_smoothing": "pass soft labels as the target, with task='multiclass' for class shares, or mix the loss "
+        "with cross-entropy, Mix((nn.CrossEntropyLoss(label_smoothing=0.1), 1.0), (loss, 0.5))",
+        "reduction": "a metric is one number per batch, not a mean over samples; average=None gives one loss per "
+        "class, per_image=True the mean over images",
+        "beta": "a parameter belongs to the metric, MetricLoss('fbeta(beta=2)')",
+    }
 
     def __init__(
         self,
@@ -110,11 +121,8 @@ class MetricLoss(AdditiveLoss):
         memory: RunningCounts | None = None,
         sync: bool = True,
         validate: bool | None = None,
-        **unknown: NoReturn,
     ) -> None:
         super().__init__(sync=sync)
-        if unknown:
-            raise InvalidTypeError(_unknown_argument(next(iter(unknown)), metric))
         self.metric = check_of_counts(get_metric(metric))
         if step is not None and not isinstance(step, Step):
             raise InvalidTypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {quote(step)}")
@@ -403,24 +411,3 @@ class MetricLoss(AdditiveLoss):
         defaults |= {"average": "macro", "per_image": False, "from_probabilities": False}
         changed = [name for name, default in defaults.items() if getattr(self, name) is not default]
         return ", ".join(settings + [f"{name}={getattr(self, name)!r}" for name in changed])
-
-
-#: What to do instead of an argument that other losses have.
-_REMEDIES = {
-    "weight": "pass one weight per sample when you call the loss, loss(logits, target, weight)",
-    "pos_weight": "a metric has its balance in itself: choose one, such as 'fbeta(beta=2)', which favours recall",
-    "class_weights": "pass one weight per sample when you call the loss, loss(logits, target, class_weights[target]); "
-    "average='weighted' weighs classes by their samples, and classes=[1, 2] leaves classes out",
-    "label_smoothing": "pass soft labels as the target, with task='multiclass' for class shares, or mix the loss with "
-    "cross-entropy, Mix((nn.CrossEntropyLoss(label_smoothing=0.1), 1.0), (loss, 0.5))",
-    "reduction": "a metric is one number per batch, not a mean over samples; average=None gives one loss per class, "
-    "per_image=True the mean over images",
-    "beta": "a parameter belongs to the metric, MetricLoss('fbeta(beta=2)')",
-}
-_REMEDIES["class_weight"] = _REMEDIES["class_weights"]
-
-
-def _unknown_argument(name: str, metric: object) -> str:
-    remedy = _REMEDIES.get(name)
-    text = f"MetricLoss({quote(metric)}) has no argument {name}"
-    return f"{text}; {remedy}" if remedy else f"{text}; help(MetricLoss) lists its arguments"

@@ -41,7 +41,8 @@ class _SquareLoss(ColumnLoss, AdditiveLoss):
             The loss, a scalar; 0 if there are no pairs.
         """
         batch = self.columns(logits, target, weight)
-        return self.value(self.over_ranks(self.sums(self.center(batch)))).to(counting_dtype(logits.dtype))
+        loss = self.value(self.over_ranks(self.sums(self.center(batch))))
+        return check_statistics(loss.to(counting_dtype(logits.dtype)), logits)  # a sum may overflow float32 alone
 
     @abstractmethod
     def errors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
