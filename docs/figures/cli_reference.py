@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from page import fill
 
-from metricfit.cli.app import COMMANDS, app
+from metricfit.cli.app import COMMANDS, app, load_command
 
 PAGE, MARK = "cli.md", "commands"
 
@@ -15,7 +15,8 @@ PAGE, MARK = "cli.md", "commands"
 def cli_reference() -> str:
     """A heading, what it does, its usage and a table of options, for each command."""
     group: Any = typer.main.get_command(app)
-    return "\n\n".join(_command(name, command) for name, command in group.commands.items())
+    ours = {name: each for name, each in group.commands.items() if COMMANDS[name].package == "metricfit"}
+    return "\n\n".join(_command(name, ours.get(name) or load_command(name)) for name in group.commands)
 
 
 def _command(name: str, command: Any) -> str:

@@ -51,7 +51,9 @@ main()
 """
 
 
-@pytest.mark.parametrize(("package", "arguments"), [("typer", ["--help"]), ("pandas", ["predict", "--help"])])
+@pytest.mark.parametrize(
+    ("package", "arguments"), [("typer", ["--help"]), ("pandas", ["predict", ".", "rows.csv", "--out", "labels.csv"])]
+)
 def test_the_command_says_what_to_install(package, arguments):
     ended = run_without(package, COMMAND, *arguments)
     message = f"the command metricfit needs {package}, which is not installed: pip install metricfit[cli]"

@@ -219,7 +219,7 @@ CASES = [
     Case("--subject-to of three", "t.csv", classes("a", "b", "c"), "--subject-to is for two", FIT + BOTH),
     Case("labels of lists", "t.jsonl", '{"a": 1, "y": [0]}\n{"a": 2, "y": [1]}\n', "lists or objects"),
     # Groups and requirements.
-    Case("no such group", "t.csv", good(), "no column 'site' to group by", COMPARE + " --group site"),
+    Case("no such group", "t.csv", good(), "no column 'site' for --group", COMPARE + " --group site"),
     Case("one group", "t.csv", rows(site=1), "group", COMPARE + " --group site"),
     Case("groups missing", "t.csv", rows(site=[None, *range(79)]), "'site'.*missing in 1", COMPARE + " --group site"),
     Case("the target as group", "t.csv", good(), "both name 'y'", COMPARE + " --group y"),

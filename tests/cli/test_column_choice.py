@@ -77,7 +77,7 @@ def test_evaluate_leaves_out_the_same_rows_and_reads_codes_as_they_are_written(r
     [
         (("--drop", "idd"), "has no column 'idd' for --drop. Did you mean 'id'?"),
         (("--drop", "y"), "--drop and --target both name 'y'"),
-        (("--drop", "code", "--category", "code"), "--drop and --category both name 'code'"),
+        (("--drop", "code", "--category", "code"), "--category and --drop both name 'code'"),
     ],
 )
 def test_wrong_columns_are_refused(fitted, command, choice, message):

@@ -6,6 +6,7 @@ import pytest
 
 from metricfit.cli.command_rows import check_binary_options, choose_positive_label, describe_classes, read_rows
 from metricfit.cli.exit_codes import UserError
+from metricfit.cli.options import TableOptions
 from metricfit.cli.output_paths import check_file
 
 THREE = pd.Series(list("aabbcc"))
@@ -58,7 +59,7 @@ def test_the_classes_describe_classes():
 
 def told(path, text, capsys):
     path.write_text(text)
-    read_rows([path], "y", None)
+    read_rows(TableOptions((path,), "y"))
     return " ".join(capsys.readouterr().err.split())
 
 
@@ -87,7 +88,7 @@ def test_a_file_to_write_is_new_and_its_folder_is_there(tmp_path):
 
 def warnings_about(capsys, tmp_path, frame):
     frame.to_csv(tmp_path / "t.csv", index=False)
-    read_rows([tmp_path / "t.csv"], "y", None)
+    read_rows(TableOptions((tmp_path / "t.csv",), "y"))
     return " ".join(capsys.readouterr().err.split())
 
 

@@ -161,7 +161,7 @@ def test_lists(command):
         (["fit", "DATA", "--target", "fraud", "--out", "x", "--jobs", "0"], "-1 for one per core; got 0"),
         (["fit", "DATA", "--target", "fraud", "--out", "x", "--subject-to", "recall"], "cannot read the requirement"),
         (["fit", "DATA", "--target", "fraud", "--out", "x", "--positive", "maybe"], "No row has the label 'maybe'"),
-        (["compare", "DATA", "--target", "fraud", "--out", "x", "--group", "site"], "no column 'site' to group by"),
+        (["compare", "DATA", "--target", "fraud", "--out", "x", "--group", "site"], "no column 'site' for --group"),
         (["evaluate", "nowhere", "DATA", "--target", "fraud"], "There is no model nowhere"),
     ],
 )

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
-from metricfit.cli import fit_export
+from metricfit.cli import fit as fit_command
 from metricfit.cli.app import app
 from metricfit.export import runtime_check
 
@@ -116,8 +116,8 @@ def test_fit_keeps_a_model_that_cannot_be_exported(tmp_path, monkeypatch):
 
 def test_a_sample_of_many_training_rows_is_named(saved, tmp_path, monkeypatch):
     _, frame, model = saved
-    monkeypatch.setattr(fit_export, "CHECKED_ROWS", 40)
-    result = fit_export.export_fitted(model, frame[["a", "kind"]], tmp_path, tmp_path)
+    monkeypatch.setattr(fit_command, "CHECKED_ROWS", 40)
+    result = fit_command.export_fitted(model, frame[["a", "kind"]], tmp_path, tmp_path)
     assert "Checked on 40 of 100 training rows, drawn at random: all labels equal" in str(result)
 
 

@@ -9,9 +9,9 @@ from json_validation import validate
 from typer.testing import CliRunner
 
 from metricfit.cli.app import app
-from metricfit.cli.large_rows import read_compared_rows, sample_of_groups
+from metricfit.cli.command_rows import read_compared_rows, sample_of_groups
+from metricfit.cli.options import TableOptions
 from metricfit.data import table_files
-from metricfit.data.text_format import TextOptions
 from metricfit.tabular.large import large_families, row_sources
 
 
@@ -50,7 +50,7 @@ def test_mistakes_are_reported_as_for_small_tables(table):
     for option, message in (
         (("--target", "lat"), "has no column 'lat'"),
         (("--target", "a"), "these look like numbers to predict"),
-        (("--target", "late", "--group", "whom"), "no column 'whom' to group by. Did you mean 'who'?"),
+        (("--target", "late", "--group", "whom"), "no column 'whom' for --group. Did you mean 'who'?"),
         (("--target", "late", "--group", "late"), "--group and --target both name 'late'"),
     ):
         result = call("fit", table / "part-*.parquet", *option, "--out", table / "out")
@@ -83,10 +83,7 @@ def test_compare_takes_a_sample_and_says_so(table):
 def test_samples_of_files_and_of_text_are_the_same(table):
     files, text = sorted(table.glob("*.parquet")), table / "t.csv"
     pd.concat([pd.read_parquet(path) for path in files]).to_csv(text, index=False)
-    read = [
-        read_compared_rows(data, "late", "who", TextOptions(), None, subject_to=None, most=301)
-        for data in (files, [text])
-    ]
+    read = [read_compared_rows(TableOptions(tuple(data), "late", "who"), most=301) for data in (files, [text])]
     for found in read:
         assert (found.table_rows, len(found.rows.y)) == (600, 300)
         assert found.rows.groups.value_counts().unique().tolist() == [3]

@@ -97,7 +97,7 @@ def test_wrong_columns_are_reported_with_the_nearest_name(frame, plain, tmp_path
         (("fit", tmp_path / "t.csv", "--target", "yy", "--out", tmp_path / "m"), "no column 'yy'.*Did you mean 'y'"),
         (
             ("fit", tmp_path / "t.csv", "--target", "y", "--group", "twon", "--out", tmp_path / "m"),
-            "no column 'twon' to group by. Did you mean 'Town'",
+            "no column 'twon' for --group. Did you mean 'Town'",
         ),
         (("evaluate", plain[0], tmp_path / "t.csv", "--target", "y"), "lacks 1 of the columns.*Did you mean 'Town'"),
     ):

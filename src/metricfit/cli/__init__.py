@@ -4,7 +4,7 @@ import sys
 
 from metricfit._extras import explain_missing
 
-_PACKAGES = ("typer", "click", "rich", "joblib", "numpy", "pandas", "scipy", "sklearn", "jinja2", "matplotlib")
+_PACKAGES = ("typer", "rich")
 
 
 def main() -> None:

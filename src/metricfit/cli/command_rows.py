@@ -1,4 +1,4 @@
-"""The rows that a command trains on: features, labels, groups, and which label is the positive one."""
+"""The table that a command learns from: columns and rows as the user chose them, sorted, sampled or read in batches."""
 
 from __future__ import annotations
 
@@ -12,45 +12,59 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from metricfit.cli.column_choice import EVERYTHING, ColumnChoice
 from metricfit.cli.exit_codes import UserError
+from metricfit.cli.options import Aim, TableOptions
 from metricfit.cli.terminal import print_message, relay_messages
-from metricfit.cli.time_order import sort_by_time
 from metricfit.data.column_names import did_you_mean
 from metricfit.data.labels import check_classes, quote_label, split_target
+from metricfit.data.parquet_table import ParquetTable, large_parquet_table
+from metricfit.data.row_times import first_part_of_dates, order_by_time
 from metricfit.data.table_files import read_table
 from metricfit.data.table_sources import SPOKEN, STANDARD_INPUT
-from metricfit.data.text_format import TableWarning, TextOptions
+from metricfit.data.text_format import TableWarning
 from metricfit.decide.estimators.positive_class import choose_positive_class
 from metricfit.decide.guarantees.bounds import check_confidence, rate_of
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.tabular.doctor.examination import examine_table
 from metricfit.tabular.doctor.finding import Finding
+from metricfit.tabular.encoding.columns import as_text
+from metricfit.tabular.families.family import Integers
+from metricfit.tabular.large import row_sources
+from metricfit.tabular.large.held_out_part import stratified_sample
 
 #: Findings about a table that fit and compare print; doctor prints all.
 FINDINGS_SHOWN = 2
-#: Separator, decimal mark and encoding are guessed.
-GUESSED = TextOptions()
+#: Rows of a large table that are looked at for findings.
+EXAMINED = 100_000
 
 
-def check_metric_options(metric: str, subject_to: list[str] | None, confidence: float | None = None) -> None:
+def check_aim(aim: Aim) -> None:
     """Check the metric, the requirements and the confidence, before the table is read."""
-    get_metric(metric)
-    requirements = [parse_requirement(requirement) for requirement in subject_to or ()]
-    if confidence is not None:
-        check_confidence(confidence)
+    get_metric(aim.metric)
+    requirements = [parse_requirement(requirement) for requirement in aim.subject_to]
+    if aim.confidence is not None:
+        check_confidence(aim.confidence)
         if not requirements:
             raise UserError("--confidence is about requirements; give --subject-to, such as 'recall >= 0.9'.")
         for requirement in requirements:
             rate_of(requirement)
 
 
-def read_data(data: Sequence[Path], target: str | None, written: TextOptions, text: Sequence[str] = ()) -> pd.DataFrame:
-    """Read the table that a command is about, and print the warnings about it; ``text`` are columns of codes."""
+def read_data(
+    data: Sequence[Path], target: str | None, text: dict[str, str | None], codes: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Read the table that a command is about, and print the warnings about it.
+
+    Args:
+        data: The files.
+        target: Name of the column with the labels, or None.
+        text: How text tables are written.
+        codes: Columns of codes, which are read as they are written.
+    """
     with relay_messages(logging.WARNING):
         warnings.simplefilter("always", TableWarning)
-        return read_table(data, target, **written._asdict(), text=text)
+        return read_table(data, target, **text, text=codes)
 
 
 def name_data(data: Sequence[Path]) -> str:
@@ -66,6 +80,48 @@ def name_data(data: Sequence[Path]) -> str:
 def title_data(data: Sequence[Path]) -> str:
     """Return the name of a table for reports, without folders."""
     return name_data([Path(data[0].name or str(data[0])), *data[1:]])
+
+
+def check_columns(table: TableOptions, columns: Sequence[str], source: str) -> None:
+    """Refuse columns that are not there, and columns that two options name.
+
+    Args:
+        table: What the user said about the table.
+        columns: The columns of the table.
+        source: Name of the table, for messages.
+
+    Raises:
+        UserError: A column is not there, or named by two options.
+    """
+    if table.group is not None and table.time is not None:
+        raise UserError("--group and --time both say how rows are split into folds; give one of them.")
+    named: dict[str, str] = {table.target: "--target"}
+    for option, names in (
+        ("--group", [table.group]),
+        ("--time", [table.time]),
+        ("--drop", table.drop),
+        ("--category", table.category),
+    ):
+        for name in (name for name in dict.fromkeys(names) if name is not None):
+            if name in named:
+                raise UserError(f"{option} and {named[name]} both name {quote(name)}; choose another column for one.")
+            if name not in columns:
+                hint = did_you_mean(name, columns)
+                raise UserError(f"{source} has no column {quote(name)} for {option}.{hint}")
+            named[name] = option
+
+
+def choose_columns(table: TableOptions, frame: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Return a table without what is left out, and with its codes as categories; a message counts rows left out."""
+    frame = frame.drop(columns=[name for name in table.drop if name in frame.columns])
+    if table.skip_unlabelled and table.target in frame.columns:
+        labelled = frame[table.target].notna()
+        missing = int((~labelled).sum())
+        if missing:
+            print_message(f"{missing:,} of {len(frame):,} rows of {source} have no label and are left out.")
+            frame = frame[labelled].reset_index(drop=True)
+    codes = {name: as_text(frame[name]) for name in table.category if name in frame.columns}
+    return frame.assign(**{name: pd.Categorical(code) for name, code in codes.items()})
 
 
 class CommandRows(NamedTuple):
@@ -84,53 +140,155 @@ class CommandRows(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def read_rows(
-    data: Sequence[Path],
-    target: str,
-    group: str | None,
-    written: TextOptions = GUESSED,
-    time: str | None = None,
-    *,
-    subject_to: Sequence[str] | None = None,
-    choice: ColumnChoice = EVERYTHING,
-) -> CommandRows:
+def read_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRows:
     """Read a table, and return the features, the labels, and the groups if a column of groups is named.
 
     With a column of times, the rows are in the order of time. The most serious findings about the table are printed.
+
+    Args:
+        table: What the user said about the table.
+        subject_to: Requirements for which there must be enough rows.
+
+    Raises:
+        UserError: A column cannot be used.
+        TableError: The table cannot be read.
     """
-    if group is not None and time is not None:
-        raise UserError("--group and --time both say how rows are split into folds; give one of them.")
-    frame, source = read_data(data, target, written, choice.category), name_data(data)
-    if group is not None and group == target:
-        raise UserError(f"--group and --target both name {quote(group)}; choose another column for the groups.")
-    choice.check(list(frame.columns), source, {"--target": target, "--group": group, "--time": time})
-    frame = choice.apply(frame, target, source)
-    X, y = split_target(frame, target, source)
+    frame, source = read_data(table.data, table.target, table.text, table.category), name_data(table.data)
+    if table.target in frame.columns:
+        check_columns(table, list(frame.columns), source)
+    frame = choose_columns(table, frame, source)
+    X, y = split_target(frame, table.target, source)
     check_classes(y, source)
-    if time is not None:
-        X, y = sort_by_time(X, y, time, source)
-    if group is None:
-        findings = print_findings(frame, data, target, time=time, subject_to=subject_to)
+    if table.time is not None:
+        X, y = _sort_by_time(X, y, table.time, source)
+    if table.group is not None:
+        _check_groups(X[table.group], source)
+    findings = print_findings(frame, table, subject_to)
+    if table.group is None:
         return CommandRows(X, y, None, findings)
-    check_groups(X, group, source)
-    findings = print_findings(frame, data, target, groups=group, subject_to=subject_to)
-    return CommandRows(X.drop(columns=group), y, X[group], findings)
+    return CommandRows(X.drop(columns=table.group), y, X[table.group], findings)
 
 
-def check_groups(X: pd.DataFrame, group: str, source: str) -> None:
-    """Refuse a column of groups that is not there, that has missing values, or that is one group."""
-    if group not in X.columns:
-        raise UserError(f"{source} has no column {quote(group)} to group by.{did_you_mean(group, X.columns)}")
-    missing = int(X[group].isna().sum())
+def _sort_by_time(X: pd.DataFrame, y: pd.Series, column: str, source: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Sort rows by a column of times, and take it out of the features; a message says so."""
+    if X.shape[1] == 1:
+        raise UserError(
+            f"{source} has no column except the target and {quote(column)}: there is nothing to learn from."
+        )
+    order = order_by_time(X[column])
+    first, last = (str(X[column].iloc[order[end]]).removesuffix(" 00:00:00") for end in (0, -1))
+    part = None if X[column].dtype.kind in "biufM" else first_part_of_dates(X[column])
+    read = "" if part is None else f", which is read with the {part} first"
+    print_message(
+        f"Rows are in the order of {quote(column)}{read}, from {first} to {last}: every fold is judged by a model of "
+        f"earlier rows. {quote(column)} itself is not learned from."
+    )
+    return X.drop(columns=column).iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
+
+
+def _check_groups(groups: pd.Series, source: str) -> None:
+    """Refuse groups with missing values, and a single group."""
+    missing, name = int(groups.isna().sum()), quote(groups.name)
     if missing:
         raise UserError(
-            f"The column {quote(group)} to group by is missing in {missing} of {len(X)} rows of {source}. Remove those "
+            f"The column {name} to group by is missing in {missing} of {len(groups)} rows of {source}. Remove those "
             "rows, or give each a group."
         )
-    if X[group].nunique() == 1:
+    if groups.nunique() == 1:
+        raise UserError(f"All rows of {source} have one value of {name}: one group cannot be split. Leave --group out.")
+
+
+def read_fitted_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRows:
+    """Return the rows of ``fit``: a large Parquet table is read in batches, any other table at once.
+
+    Args:
+        table: What the user said about the table.
+        subject_to: Requirements for which there must be enough rows.
+
+    Raises:
+        UserError: An option does not apply to a large table, or names columns that are not there.
+    """
+    plain_text = not any(table.text.values())
+    files = large_parquet_table(list(table.data), row_sources.LARGE_ROWS) if plain_text and not table.time else None
+    if files is None:
+        rows = read_rows(table, subject_to)
+        if len(rows.y) > row_sources.LARGE_ROWS:
+            print_message(
+                f"{name_data(table.data)} has {len(rows.y):,} rows, which are read at once. Parquet files are read in "
+                "batches, in a fraction of the memory, unless rows are sorted by --time."
+            )
+        return rows
+    source, target, group = name_data(table.data), table.target, table.group
+    if table.category or table.skip_unlabelled:
         raise UserError(
-            f"All rows of {source} have one value of {quote(group)}: one group cannot be split. Leave --group out."
+            f"{source} has {len(files):,} rows and is read in batches, where --category and --skip-unlabelled do not "
+            "apply: write codes as a column of categories (pyarrow: dictionary_encode), and leave such rows out."
         )
+    head = files.head()
+    split_target(head, target, source)  # a missing column is reported with the names of the others
+    check_columns(table, list(head.columns), source)
+    there = [name for name in files.columns if name in head.columns]  # an index of pandas is no column
+    print_message(
+        f"{source} has {len(files):,} rows: it is read in batches, and what looks wrong is looked for in a sample."
+    )
+    _, y = split_target(pd.DataFrame({target: files[target], "": 0}), target, source)
+    check_classes(y, source)
+    groups = None if group is None else files[group].rename(group)
+    if groups is not None:
+        _check_groups(groups, source)
+    findings = print_findings(choose_columns(table, files.sample(EXAMINED), source), table)
+    unused = (target, group, *table.drop)
+    return CommandRows(ParquetTable(files.files, [name for name in there if name not in unused]), y, groups, findings)
+
+
+class SampledRows(NamedTuple):
+    """The rows that methods are compared on.
+
+    Attributes:
+        rows: The rows.
+        table_rows: The number of rows of the table.
+        note: What was left out; None if these are all rows.
+    """
+
+    rows: CommandRows
+    table_rows: int
+    note: str | None
+
+
+def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, most: int) -> SampledRows:
+    """Read a table; of one with more than this many rows, a sample in which each class has its share.
+
+    Of a table with groups, whole groups are drawn. Rows stay in their order.
+    """
+    X, y, groups, findings = read_fitted_rows(table, subject_to)
+    if len(y) <= most:
+        if isinstance(X, ParquetTable):
+            X = X.rows(np.arange(len(y))).take(np.arange(len(y)))
+        return SampledRows(CommandRows(X, y, groups, findings), len(y), None)
+    index = (
+        sample_of_groups(groups, most)
+        if groups is not None
+        else stratified_sample(np.arange(len(y)), pd.factorize(y)[0].astype(np.int64), most, 0)
+    )
+    X = X.rows(index).take(np.arange(len(index))) if isinstance(X, ParquetTable) else X.iloc[index]
+    rows = CommandRows(
+        X.reset_index(drop=True),
+        y.iloc[index].reset_index(drop=True),
+        None if groups is None else groups.iloc[index].reset_index(drop=True),
+        findings,
+    )
+    check_classes(rows.y, f"A sample of {name_data(table.data)}")
+    note = f"The methods are compared on a random sample of {len(index):,} of {len(y):,} rows; --max-rows sets its size"
+    return SampledRows(rows, len(y), note)
+
+
+def sample_of_groups(groups: pd.Series, most: int) -> Integers:
+    """Draw whole groups of at most this many rows together, at least two groups; return their rows in order."""
+    numbers, names = pd.factorize(groups)
+    sizes = np.bincount(numbers)
+    order = np.random.default_rng(0).permutation(len(names))
+    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
+    return np.flatnonzero(np.isin(numbers, drawn)).astype(np.int64)
 
 
 def check_binary_options(y: pd.Series, positive: str | None) -> None:
@@ -190,13 +348,20 @@ def _listed(labels: Any) -> str:
     return ", ".join(shorten(label, QUOTED) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
 
 
-def print_findings(frame: pd.DataFrame, data: Sequence[Path], target: str, **asked: Any) -> tuple[Finding, ...]:
+def print_findings(frame: pd.DataFrame, table: TableOptions, subject_to: Sequence[str] = ()) -> tuple[Finding, ...]:
     """Print the most serious findings about a table, and how to see the others; return all of them."""
-    findings = examine_table(frame, target, name=name_data(data), **asked).findings
-    found = [finding for finding in findings if finding.severity != "note"]
-    for finding in found[:FINDINGS_SHOWN]:
+    findings = examine_table(
+        frame,
+        table.target,
+        time=table.time,
+        groups=table.group,
+        subject_to=list(subject_to) or None,
+        name=name_data(table.data),
+    ).findings
+    serious = [finding for finding in findings if finding.severity != "note"]
+    for finding in serious[:FINDINGS_SHOWN]:
         print_message(f"Warning: {finding}")
-    if len(found) > FINDINGS_SHOWN:
-        command = shlex.join(["metricfit", "doctor", *map(str, data), "--target", target])
-        print_message(f"Warning: {len(found) - FINDINGS_SHOWN} more in the table; {command} lists all.")
+    if len(serious) > FINDINGS_SHOWN:
+        command = shlex.join(["metricfit", "doctor", *map(str, table.data), "--target", table.target])
+        print_message(f"Warning: {len(serious) - FINDINGS_SHOWN} more in the table; {command} lists all.")
     return findings

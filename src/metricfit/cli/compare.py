@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import pandas as pd
 import typer
 from rich.table import Table
 
-from metricfit.cli import options
-from metricfit.cli.column_choice import EVERYTHING, ColumnChoice
 from metricfit.cli.command_rows import (
+    check_aim,
     check_binary_options,
-    check_metric_options,
     choose_positive_label,
     describe_classes,
+    read_compared_rows,
     title_data,
 )
 from metricfit.cli.exit_codes import NOT_MET, UserError
-from metricfit.cli.large_rows import read_compared_rows
+from metricfit.cli.options import Aim, TableOptions
 from metricfit.cli.output_paths import check_folder, run_folder
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import command_line, print_message, print_result
-from metricfit.data.text_format import TextOptions
 from metricfit.report.pages import write_comparison_page
-from metricfit.runs.backends import BACKENDS
 from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
@@ -38,62 +34,34 @@ from metricfit.tabular.compare.run_description import ChangedRunError, other_tab
 from metricfit.tabular.large import row_sources
 
 
-def compare(
-    data: options.Data,
-    target: options.Target,
-    metric: options.MetricName = "f1",
-    subject_to: options.Requirements = None,
-    confidence: options.Confidence = None,
-    positive: options.Positive = None,
-    group: options.Group = None,
-    time: options.Time = None,
-    drop: options.Drop = None,
-    category: options.Category = None,
-    skip_unlabelled: options.SkipUnlabelled = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="Folder for finished trainings and the report. By default metricfit-runs/TABLE-METRIC-DATE.",
-        ),
-    ] = None,
-    folds: Annotated[int, typer.Option("--folds", min=2, help="Number of folds.")] = 5,
-    jobs: Annotated[int, typer.Option("--jobs", help="Trainings at a time; -1 for one per core.")] = 1,
-    backend: Annotated[str, typer.Option("--backend", help="Where to train: " + ", ".join(BACKENDS) + ".")] = "loky",
-    method: Annotated[
-        list[str] | None,
-        typer.Option("--method", help="A method to compare; may be repeated. By default all of them."),
-    ] = None,
-    max_rows: Annotated[
-        int | None,
-        typer.Option(
-            "--max-rows",
-            min=100,
-            help="Rows to compare on; of a larger table a random sample is taken. By default 500000.",
-        ),
-    ] = None,
-    time_budget: options.Budget = 300.0,
-    seed: options.Seed = 0,
-    sep: options.Separator = None,
-    decimal: options.Decimal = None,
-    encoding: options.Encoding = None,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+def run_compare(
+    table: TableOptions,
+    aim: Aim,
+    out: Path | None,
+    *,
+    folds: int,
+    jobs: int,
+    backend: str,
+    methods: Sequence[str] | None,
+    max_rows: int | None,
+    time_budget: float,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
-    """Compare ways to train a classifier on identical folds, and recommend one."""
-    check_metric_options(metric, subject_to, confidence)
-    named_folder = run_folder(data, metric, date.today()) if out is None else out
+    """Compare methods, and write the report; the options are those of ``commands.compare``."""
+    check_aim(aim)
+    named_folder = run_folder(table.data, aim.metric, date.today()) if out is None else out
     check_folder(named_folder)
-    judged = subject_to if confidence is None else None  # with a confidence, too few rows are refused
-    written, choice = TextOptions(sep, decimal, encoding), ColumnChoice.of(drop, category, skip_unlabelled)
+    # With a confidence, too few rows are refused before training, and need no warning.
     rows, table_rows, note = read_compared_rows(
-        data, target, group, written, time, subject_to=judged, choice=choice, most=max_rows or row_sources.LARGE_ROWS
+        table, aim.subject_to if aim.confidence is None else (), most=max_rows or row_sources.LARGE_ROWS
     )
     X, y, groups, findings = rows
     if note is not None:
         print_message(f"{note}.")
-    check_binary_options(y, positive)
-    positive_label, counts = choose_positive_label(y, positive), y.value_counts()
+    check_binary_options(y, aim.positive)
+    positive_label, counts = choose_positive_label(y, aim.positive), y.value_counts()
     if out is None and not quiet:
         print_message(
             f"Trainings and report are kept in {named_folder}; --out {shlex.quote(str(named_folder))} finds them."
@@ -103,44 +71,27 @@ def compare(
             compare_methods,
             X,
             y,
-            metric,
-            subject_to=subject_to,
-            confidence=confidence,
+            aim.metric,
+            subject_to=list(aim.subject_to) or None,
+            confidence=aim.confidence,
             groups=groups,
-            time=None if time is None else pd.Series(range(len(X)), name=time),  # they are sorted
+            time=None if table.time is None else pd.Series(range(len(X)), name=table.time),  # they are sorted
             pos_label=positive_label,
             folds=folds,
-            name=title_data(data),
-            methods=method,
+            name=title_data(table.data),
+            methods=methods,
             time_budget=time_budget,
             seed=seed,
             jobs=jobs,
             backend=backend,
             progress=progress,
         )
-        _refuse_other_tables(named_folder, title_data(data))
+        _refuse_other_tables(named_folder, title_data(table.data))
         result, folder = _compare_in_folder(compare_in, named_folder, by_default=out is None)
     if note is not None:
         result = replace(result, notes=(note, *result.notes))
     report = write_comparison_page(result, folder / "report.html", command=command_line())
-    command = fit_command(
-        result,
-        data,
-        target,
-        folder / "recommended",
-        subject_to=subject_to,
-        choice=choice,
-        given={
-            "--confidence": None if confidence is None else f"{confidence:g}",
-            "--positive": positive,
-            "--group": group,
-            "--time": time,
-            "--sep": sep,
-            "--decimal": decimal,
-            "--encoding": encoding,
-        },
-        seed=seed,
-    )
+    command = fit_command(result, table, aim, folder / "recommended", seed=seed)
     summary = result.to_dict() | {
         "table_rows": table_rows,
         "compared_rows": len(y),
@@ -170,7 +121,7 @@ def _refuse_other_tables(folder: Path, name: str) -> None:
     others = other_tables(folder / "cells", name)
     if others:
         raise UserError(
-            f"{folder} holds a comparison of {others[0]}, and its report would be replaced by that of {name}. Give "
+            f"{folder} holds a comparison of {others[0]}, whose report the one of {name} would replace. Give "
             "another --out to keep both, or remove that folder."
         )
 
@@ -191,26 +142,9 @@ def _compare_in_folder(
             print_message(f"{problem} This one goes to {folder}.")
 
 
-def fit_command(
-    comparison: Comparison,
-    data: Sequence[Path],
-    target: str,
-    out: Path,
-    *,
-    subject_to: list[str] | None,
-    choice: ColumnChoice = EVERYTHING,
-    given: Mapping[str, str | None],
-    seed: int,
-) -> str:
-    """Return the command that fits the recommended method, as it would be typed; ``given`` are further options."""
-    words = ["metricfit", "fit", *map(str, data), "--target", target, "--metric", comparison.metric]
-    for requirement in subject_to or ():
-        words += ["--subject-to", requirement]
-    for option, names in (("--drop", choice.drop), ("--category", choice.category)):
-        words += [word for name in names for word in (option, name)]
-    words += ["--skip-unlabelled"] if choice.skip_unlabelled else []
-    for option, value in given.items():
-        words += [] if value is None else [option, value]
+def fit_command(comparison: Comparison, table: TableOptions, aim: Aim, out: Path, *, seed: int) -> str:
+    """Return the command that fits the recommended method, as it would be typed."""
+    words = ["metricfit", "fit", *table.words(), *aim.words()]
     words += [] if seed == 0 else ["--seed", str(seed)]
     words += [] if comparison.recommended == DEFAULT else ["--method", str(comparison.recommended)]
     return shlex.join([*words, "--out", str(out)])

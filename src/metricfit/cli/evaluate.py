@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
-import typer
 from rich.markup import escape
 from rich.table import Table
 
-from metricfit.cli import options
 from metricfit.cli.command_rows import title_data
 from metricfit.cli.exit_codes import UserError
+from metricfit.cli.options import TableOptions
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import check_threshold, load_model
 from metricfit.cli.scored_data import scored_rows
 from metricfit.cli.terminal import command_line, print_message, print_result, status
 from metricfit.data.labels import quote_label
-from metricfit.data.text_format import TextOptions
 from metricfit.report import formatting
 from metricfit.report.evaluation_result import evaluation_result
 from metricfit.report.pages import write_evaluation_page
@@ -27,40 +25,17 @@ from metricfit.tabular import MetricClassifier
 MAX_COLUMNS = 12  # classes side by side on a terminal
 
 
-def evaluate(
-    model: options.ModelFolder,
-    data: options.Data,
-    target: Annotated[str, typer.Option("--target", help="Name of the column with the labels.")],
-    threshold: options.Threshold = None,
-    report: Annotated[Path | None, typer.Option("--report", help="A new HTML file for a report.")] = None,
-    group: Annotated[
-        str | None, typer.Option("--group", help="Name of a column; the report then has the values of each group.")
-    ] = None,
-    skip_unlabelled: options.SkipUnlabelled = False,
-    sep: options.Separator = None,
-    decimal: options.Decimal = None,
-    encoding: options.Encoding = None,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+def run_evaluate(
+    model: Path, table: TableOptions, *, threshold: float | None, report: Path | None, as_json: bool, quiet: bool
 ) -> None:
-    """Compute the metrics of a saved model on labelled rows."""
+    """Compute the metrics of a saved model; the options are those of ``commands.evaluate``."""
     if report is not None:
         check_file(report, "--report")
-    elif group is not None:
+    elif table.group is not None:
         raise UserError("--group is for the values by group in the report: give --report too.")
     classifier = load_model(model)
     check_threshold(classifier, threshold)
-    written = TextOptions(sep, decimal, encoding)
-    X, y, groups = scored_rows(
-        classifier,
-        data,
-        written,
-        target,
-        group=group,
-        skip_unlabelled=skip_unlabelled,
-        doing="Evaluating",
-        quiet=quiet,
-    )
+    X, y, groups = scored_rows(classifier, table, doing="Evaluating", quiet=quiet)
     _warn_of_absent_classes(classifier, y)
     with status("Evaluating ...", quiet):
         result = evaluation_result(classifier, X, y, threshold) | {"report": None}
@@ -71,10 +46,10 @@ def evaluate(
                 y,
                 report,
                 threshold=threshold,
-                data=title_data(data),
+                data=title_data(table.data),
                 command=command_line(),
                 groups=groups,
-                group=group,
+                group=table.group,
             )
             result["report"] = str(page)
     print_result(result, as_json, _lines(result))

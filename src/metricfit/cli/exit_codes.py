@@ -17,9 +17,12 @@ from typing import Any
 
 import typer
 
+from metricfit._extras import explain_missing
 from metricfit.cli.terminal import print_message
 from metricfit.errors import MetricfitError, is_user_error, shorten
 
+#: Packages of the extra ``cli``.
+PACKAGES = ("joblib", "numpy", "pandas", "scipy", "sklearn", "jinja2", "matplotlib")
 DEBUG = "METRICFIT_DEBUG"
 MAX_MESSAGE = 2000  # characters, whatever the message quotes
 #: Exit code of a command that did its work and kept it, although a requirement cannot be met.
@@ -49,7 +52,8 @@ def report_errors(command: Callable[..., None], *, resumes: bool = False) -> Cal
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
-            command(*args, **kwargs)
+            with explain_missing("the command metricfit", PACKAGES, "metricfit[cli]"):
+                command(*args, **kwargs)
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:

@@ -5,38 +5,39 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from metricfit._files import check_new_folder, holds_files, new_folder
-from metricfit.cli import options
-from metricfit.cli.column_choice import ColumnChoice
 from metricfit.cli.command_rows import (
+    check_aim,
     check_binary_options,
-    check_metric_options,
     choose_positive_label,
     describe_classes,
-    read_rows,
+    read_fitted_rows,
     title_data,
 )
 from metricfit.cli.exit_codes import INTERRUPTED, NOT_MET, UserError
-from metricfit.cli.fit_export import check_can_export, export_fitted
-from metricfit.cli.large_rows import read_large_rows, say_read_at_once
+from metricfit.cli.options import Aim, TableOptions
 from metricfit.cli.output_paths import check_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import command_line, print_message, print_result
 from metricfit.data.labels import quote_label
-from metricfit.data.text_format import TextOptions
+from metricfit.data.parquet_table import ParquetTable
 from metricfit.decide.guarantees.bounds import format_percent
 from metricfit.decide.refer.referral import check_referral
-from metricfit.errors import quote
+from metricfit.errors import ExportError, quote
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning, RequirementValue
@@ -48,88 +49,47 @@ from metricfit.runs.backends import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.card_decisions import basis_of_estimate
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
+from metricfit.tabular.export_results import OnnxExport
 from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
 from metricfit.tabular.insight.held_out_decisions import held_out_counts
+from metricfit.tabular.large.row_sources import random_rows
 from metricfit.tabular.row_folds import FORWARD
 
+GRAPH = "model.onnx"
+#: Training rows that the labels of the graph are compared on; of more, a random sample.
+CHECKED_ROWS = 50_000
 #: The ``--backend`` of threads in this process.
 THREADS = "threads"
 
 
-def fit(
-    data: options.Data,
-    target: options.Target,
-    out: Annotated[Path, typer.Option("--out", help="A new folder for the model and its report.")],
-    metric: options.MetricName = "f1",
-    subject_to: options.Requirements = None,
-    confidence: options.Confidence = None,
-    refer: Annotated[
-        float | None,
-        typer.Option("--refer", min=0, max=1, help="Largest share of rows to refer to a person, such as 0.05."),
-    ] = None,
-    refer_subject_to: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--refer-subject-to",
-            help="A requirement on the rows that are decided, such as 'precision >= 0.9'; may be repeated. As few rows "
-            "as it needs are referred to a person, and at most --refer.",
-        ),
-    ] = None,
-    positive: options.Positive = None,
-    group: options.Group = None,
-    time: options.Time = None,
-    drop: options.Drop = None,
-    category: options.Category = None,
-    skip_unlabelled: options.SkipUnlabelled = False,
-    method: Annotated[
-        str | None,
-        typer.Option("--method", help="A method of compare, such as 'support vectors', in place of --models."),
-    ] = None,
-    models: options.Models = "auto",
-    folds: options.Folds = None,
-    time_budget: Annotated[
-        float,
-        typer.Option(
-            "--time-budget", min=0.001, help="Seconds of training. Models that would take longer are left out."
-        ),
-    ] = 300.0,
-    insight: Annotated[
-        bool,
-        typer.Option(
-            "--insight/--no-insight",
-            help="Show in the report which columns matter, and the values of the rows that are most wrong.",
-        ),
-    ] = True,
-    onnx: Annotated[
-        bool,
-        typer.Option(
-            "--onnx", help="Also write the model as a graph, model.onnx, and compare the labels on the training rows."
-        ),
-    ] = False,
-    jobs: options.Jobs = -1,
-    backend: Annotated[
-        str,
-        typer.Option(
-            "--backend",
-            help="Where to train: threads of this process, or ray or dask, with all folds of all models at a time.",
-        ),
-    ] = THREADS,
-    seed: options.Seed = 0,
-    sep: options.Separator = None,
-    decimal: options.Decimal = None,
-    encoding: options.Encoding = None,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+def run_fit(
+    table: TableOptions,
+    aim: Aim,
+    out: Path,
+    *,
+    refer: float | None,
+    refer_subject_to: Sequence[str] | None,
+    method: str | None,
+    models: str,
+    folds: int | None,
+    time_budget: float,
+    insight: bool,
+    onnx: bool,
+    jobs: int,
+    backend: str,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
-    """Train a classifier for a metric, choose its threshold, and write the model and a report."""
-    check_metric_options(metric, subject_to, confidence)
+    """Train a classifier, and write the model and its report; the options are those of ``commands.fit``."""
+    check_aim(aim)
     if backend not in (THREADS, *CLUSTERS):
         raise UserError(f"--backend is {THREADS}, {' or '.join(CLUSTERS)}; got {quote(backend)}.")
     families = _families_named(models)
     if method is not None and families != "auto":
         raise UserError("--method and --models both choose the models; give one of them.")
-    if method in FOR_REQUIREMENTS and not subject_to:
+    if method in FOR_REQUIREMENTS and not aim.subject_to:
         raise UserError(f"--method {quote(method)} needs a requirement, such as --subject-to 'recall >= 0.9'.")
     if onnx:
         check_can_export()
@@ -137,28 +97,22 @@ def fit(
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")
     check_new_folder(out)
-    judged = subject_to if confidence is None else None  # with a confidence, too few rows are refused
-    written = TextOptions(sep, decimal, encoding)
-    choice = ColumnChoice.of(drop, category, skip_unlabelled)
-    rows = read_large_rows(data, target, group, written, time, choice)
-    if rows is None:
-        rows = read_rows(data, target, group, written, time, subject_to=judged, choice=choice)
-        say_read_at_once(data, len(rows.y))
-    X, y, groups, findings = rows
-    check_binary_options(y, positive)
+    # With a confidence, too few rows are refused before training, and need no warning.
+    X, y, groups, findings = read_fitted_rows(table, aim.subject_to if aim.confidence is None else ())
+    check_binary_options(y, aim.positive)
     referral = as_requirements(refer_subject_to)
     if refer is not None or referral:
-        check_referral(get_metric(metric), y.nunique(), refer, referral, confidence)
+        check_referral(get_metric(aim.metric), y.nunique(), refer, referral, aim.confidence)
     make_classifier = partial(MetricClassifier, models=families) if method is None else partial(classifier_of, method)
     model: MetricClassifier = make_classifier(
-        metric=metric,
-        subject_to=subject_to or None,
-        confidence=confidence,
+        metric=aim.metric,
+        subject_to=list(aim.subject_to) or None,
+        confidence=aim.confidence,
         members=folds,
-        cv=None if time is None else FORWARD,
+        cv=None if table.time is None else FORWARD,
         time_budget=time_budget,
         n_jobs=jobs,
-        pos_label=choose_positive_label(y, positive),
+        pos_label=choose_positive_label(y, aim.positive),
         random_state=seed,
     )
     with fit_display(quiet or as_json) as display, watch_fit(display), warnings.catch_warnings():
@@ -168,15 +122,15 @@ def fit(
         if refer is not None or referral:
             model.refer(max_share=refer, subject_to=referral)
         with new_folder(out) as unfinished:
-            model.save(unfinished / "model", data=title_data(data), target=target)
+            model.save(unfinished / "model", data=title_data(table.data), target=table.target)
             write_model_page(
                 model,
                 unfinished / "report.html",
-                data=title_data(data),
-                target=target,
+                data=title_data(table.data),
+                target=table.target,
                 command=command_line(),
                 rows=(X, y.to_numpy()) if insight else None,
-                group=group,
+                group=table.group,
             )
             exported = export_fitted(model, X, unfinished, out) if onnx else None
     result = _result(model, y.value_counts(), out) | {
@@ -290,3 +244,34 @@ def _table_of_models(model: MetricClassifier) -> Table:
 
 def _interval(ends: tuple[float, float] | None) -> str:
     return "" if ends is None else f" (95 % interval {ends[0]:.3f} to {ends[1]:.3f})"
+
+
+def check_can_export() -> None:
+    """Report a missing package before anything is trained."""
+    import_module("metricfit.export.onnx")
+
+
+def export_fitted(model: MetricClassifier, X: Any, folder: Path, out: Path) -> OnnxExport | None:
+    """Export a model that was just fitted, and compare it with its graph on the training rows.
+
+    Args:
+        model: The fitted model.
+        X: The table that it was fitted on.
+        folder: The folder to write to.
+        out: What this folder will be called.
+
+    Returns:
+        What was exported; None if that is not possible, which is printed.
+    """
+    rows = len(X)
+    drawn = random_rows(rows, CHECKED_ROWS)
+    table = X.rows(drawn).take(np.arange(len(drawn))) if isinstance(X, ParquetTable) else X.iloc[drawn]
+    rows_from = "training rows" if len(drawn) == rows else f"of {rows:,} training rows, drawn at random"
+    try:
+        result: OnnxExport = import_module("metricfit.export.onnx").export_onnx(
+            model, folder / GRAPH, table, rows_from=rows_from
+        )
+    except ExportError as error:
+        print_message(f"The model is kept, and not exported: {error}.")
+        return None
+    return replace(result, path=out / GRAPH, different_rows=tuple(drawn[list(result.different_rows)].tolist()))

@@ -1,9 +1,9 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and the two values that they are passed on as."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -38,8 +38,8 @@ Requirements = Annotated[
     list[str] | None,
     typer.Option(
         "--subject-to",
-        help="A requirement on the decisions, such as 'recall >= 0.9'; may be repeated. Of several classes, "
-        "'recall[gold] >= 0.9' is on the class gold, and a requirement without a class is one on each of them.",
+        help="A requirement on the decisions, such as 'recall >= 0.9'; may be repeated. With several classes, "
+        "'recall[gold] >= 0.9' is about the class gold, and a requirement without a class applies to every class.",
     ),
 ]
 Confidence = Annotated[
@@ -77,8 +77,7 @@ Category = Annotated[
     list[str] | None,
     typer.Option(
         "--category",
-        help="Name of a column of codes that are no quantities, such as zip codes, although they look like numbers; "
-        "may be repeated.",
+        help="Name of a column of codes, such as zip codes, whose numbers are not quantities; may be repeated.",
     ),
 ]
 SkipUnlabelled = Annotated[
@@ -113,3 +112,69 @@ Folds = Annotated[
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=-1, help="Folds that are fitted at a time; -1 for one per core.")]
 Budget = Annotated[float, typer.Option("--time-budget", min=0.001, help="Seconds of training for each model.")]
+
+
+class TableOptions(NamedTuple):
+    """What the user says about a table: where it is, what its columns are, and how its text is written.
+
+    Attributes:
+        data: The files.
+        target: Name of the column with the labels.
+        group: Name of the column with the groups, or None.
+        time: Name of the column with the times, or None.
+        drop: Columns that are not learned from.
+        category: Columns of codes, which are categories although they look like numbers.
+        skip_unlabelled: Whether rows without a label are left out, which are otherwise refused.
+        sep: The separator of a text table; None to guess it.
+        decimal: The decimal mark of a text table; None to guess it.
+        encoding: The encoding of a text table; None to guess it.
+    """
+
+    data: tuple[Path, ...]
+    target: str
+    group: str | None = None
+    time: str | None = None
+    drop: tuple[str, ...] = ()
+    category: tuple[str, ...] = ()
+    skip_unlabelled: bool = False
+    sep: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+
+    @property
+    def text(self) -> dict[str, str | None]:
+        """How text tables are written."""
+        return {"sep": self.sep, "decimal": self.decimal, "encoding": self.encoding}
+
+    def words(self) -> list[str]:
+        """Return the options as words of a command."""
+        words = [*map(str, self.data), "--target", self.target]
+        for option, names in (("--drop", self.drop), ("--category", self.category)):
+            words += [word for name in names for word in (option, name)]
+        words += ["--skip-unlabelled"] if self.skip_unlabelled else []
+        for option in ("group", "time", "sep", "decimal", "encoding"):
+            value = getattr(self, option)
+            words += [] if value is None else [f"--{option}", value]
+        return words
+
+
+class Aim(NamedTuple):
+    """What the decisions are judged by.
+
+    Attributes:
+        metric: The metric.
+        subject_to: The requirements.
+        confidence: The probability with which the requirements must hold on new rows, or None.
+        positive: The text of the positive label, or None to choose it.
+    """
+
+    metric: str = "f1"
+    subject_to: tuple[str, ...] = ()
+    confidence: float | None = None
+    positive: str | None = None
+
+    def words(self) -> list[str]:
+        """Return the options as words of a command."""
+        words = ["--metric", self.metric, *(word for each in self.subject_to for word in ("--subject-to", each))]
+        words += [] if self.confidence is None else ["--confidence", f"{self.confidence:g}"]
+        return words if self.positive is None else [*words, "--positive", self.positive]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import typer
 
-from metricfit.cli import options
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import check_threshold, load_model
@@ -19,7 +17,6 @@ from metricfit.cli.scored_data import scored_batches
 from metricfit.cli.terminal import print_result
 from metricfit.data.labels import quote_label
 from metricfit.data.table_writing import WRITABLE, new_table
-from metricfit.data.text_format import TextOptions
 from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.errors import quote
 from metricfit.report.model_decisions import positive_decisions
@@ -30,36 +27,28 @@ from metricfit.tabular.scored_rows import ScoredRows
 PREDICTED, WAS_REFERRED = "predicted", "referred"
 
 
-def predict(
-    model: options.ModelFolder,
-    data: options.Data,
-    out: Annotated[Path, typer.Option("--out", help="A new file for the predictions, .csv or .parquet.")],
-    id_columns: Annotated[
-        list[str] | None,
-        typer.Option("--id", help="Name of a column that is written beside the predictions; may be repeated."),
-    ] = None,
-    threshold: options.Threshold = None,
-    sep: options.Separator = None,
-    decimal: options.Decimal = None,
-    encoding: options.Encoding = None,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+def run_predict(
+    model: Path,
+    data: Sequence[Path],
+    out: Path,
+    text: dict[str, str | None],
+    *,
+    id_columns: Sequence[str],
+    threshold: float | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
-    """Predict labels and probabilities of new rows with a saved model.
-
-    A file with a header and no rows gives predictions with a header and no rows.
-    """
+    """Predict new rows with a saved model; the options are those of ``commands.predict``."""
     check_file(out, "--out")
     if out.suffix.lower() not in WRITABLE:
         raise UserError(f"Predictions are written as {' or '.join(WRITABLE)}; {out.name!r} ends in neither.")
     classifier = load_model(model)
     check_threshold(classifier, threshold)
-    carried = list(dict.fromkeys(id_columns or ()))
+    carried = list(dict.fromkeys(id_columns))
     _check_names(classifier, carried, threshold)
-    written = TextOptions(sep, decimal, encoding)
     rows, counts = 0, Counter[Any]()
     with new_table(out) as table:
-        for batch in scored_batches(classifier, data, written, carried=carried, quiet=quiet, may_be_empty=True):
+        for batch in scored_batches(classifier, data, text, carried=carried, quiet=quiet, may_be_empty=True):
             predictions = _predictions(classifier, batch.scored, threshold)
             table.write(pd.concat([batch.frame[carried].reset_index(drop=True), predictions], axis=1))
             counts.update({str(label): int(count) for label, count in predictions[PREDICTED].value_counts().items()})

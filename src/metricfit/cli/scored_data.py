@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from metricfit.cli.exit_codes import UserError
+from metricfit.cli.options import TableOptions
 from metricfit.cli.saved_model import model_columns
 from metricfit.cli.terminal import err, print_message, relay_messages
 from metricfit.data.column_names import did_you_mean
@@ -48,7 +49,7 @@ class ScoredBatch(NamedTuple):
 def scored_batches(
     model: MetricClassifier,
     data: Sequence[Path],
-    written: TextOptions,
+    text: dict[str, str | None],
     *,
     target: str | None = None,
     carried: Sequence[str] = (),
@@ -62,7 +63,7 @@ def scored_batches(
     Args:
         model: The saved model.
         data: The files.
-        written: How text files are written.
+        text: How text files are written.
         target: Name of the column with the labels, if they are needed.
         carried: Names of further columns that are needed. In text files they are read as text, letter by letter.
         skip_unlabelled: Whether rows without a label are left out, which are otherwise refused; a message counts them.
@@ -82,7 +83,7 @@ def scored_batches(
     types = column_types(model, target)
     types = ColumnTypes(types.text, [*types.words, *(name for name in carried if name not in names)])
     rows, skipped = 0, 0
-    reading = RowBatches(list(data), written, needed, types, may_be_empty=may_be_empty)
+    reading = RowBatches(list(data), TextOptions(**text), needed, types, may_be_empty=may_be_empty)
     with reading as batches, _row_progress(doing, quiet) as update:
         warnings.simplefilter("always", TableWarning)
         for batch in batches:
@@ -106,25 +107,13 @@ def scored_batches(
 
 
 def scored_rows(
-    model: MetricClassifier,
-    data: Sequence[Path],
-    written: TextOptions,
-    target: str,
-    *,
-    group: str | None = None,
-    skip_unlabelled: bool = False,
-    doing: str,
-    quiet: bool,
+    model: MetricClassifier, table: TableOptions, *, doing: str, quiet: bool
 ) -> tuple[ScoredRows, pd.Series, NDArray[Any] | None]:
     """Read the files of a command in batches, and return the logits, the labels and the groups of all rows.
 
     Args:
         model: The saved model.
-        data: The files.
-        written: How text files are written.
-        target: Name of the column with the labels.
-        group: Name of the column with groups, if they are needed.
-        skip_unlabelled: Whether rows without a label are left out, which are otherwise refused.
+        table: What the user said about the table.
         doing: What the progress is about.
         quiet: Whether to show no progress.
 
@@ -135,14 +124,14 @@ def scored_rows(
     parts: list[ScoredRows] = []
     numbers: list[NDArray[np.int64]] = []
     groups: list[NDArray[Any]] = []
-    carried = [] if group is None else [group]
+    target, carried = table.target, [] if table.group is None else [table.group]
     reading = scored_batches(
         model,
-        data,
-        written,
+        table.data,
+        table.text,
         target=target,
         carried=carried,
-        skip_unlabelled=skip_unlabelled,
+        skip_unlabelled=table.skip_unlabelled,
         doing=doing,
         quiet=quiet,
     )
