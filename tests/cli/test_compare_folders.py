@@ -60,7 +60,7 @@ def test_the_folder_of_a_table_a_metric_and_a_day(rows, tmp_path, monkeypatch):
     page = Path(first["report"]).read_bytes()
     result, _ = call("others.csv", "--target", "y", "--out", folder, *SMALL)
     assert result.exit_code == 2
-    assert "holds a comparison of loans.csv, and its report would be replaced by that of others.csv." in " ".join(
+    assert "holds a comparison of loans.csv, and the report of others.csv would replace its report." in " ".join(
         result.stderr.split()
     )
     assert Path(first["report"]).read_bytes() == page

@@ -121,7 +121,7 @@ def _refuse_other_tables(folder: Path, name: str) -> None:
     others = other_tables(folder / "cells", name)
     if others:
         raise UserError(
-            f"{folder} holds a comparison of {others[0]}, whose report the one of {name} would replace. Give "
+            f"{folder} holds a comparison of {others[0]}, and the report of {name} would replace its report. Give "
             "another --out to keep both, or remove that folder."
         )
 
