@@ -45,6 +45,14 @@ def spoil(**columns):
     return GOOD.assign(**columns)
 
 
+def case_of(labels):
+    """Number the rows in fours of one label each, in an order that says nothing."""
+    order = np.argsort(labels.to_numpy(), kind="stable")
+    numbers = np.empty(len(labels), dtype=np.int64)
+    numbers[order] = np.random.default_rng(3).permutation(len(labels) // 4).repeat(4)
+    return numbers
+
+
 CASES = {
     "missing_labels": (spoil(y=GOOD["y"].where(np.arange(400) > 3)), "serious", "is missing in 4 of 400 rows (1 %)"),
     "target": (spoil(y=rng.normal(size=400)), "serious", "numbers to predict, not classes"),
@@ -52,7 +60,7 @@ CASES = {
     "similar_labels": (spoil(y=np.where(GOOD["age"] > 60, "Yes", GOOD["y"])), "warning", "blanks or capital letters"),
     "few_rows": (spoil(y=np.where(np.arange(400) < 5, "rare", "no")), "warning", "The class 'rare' has 5 rows"),
     "identifier": (spoil(number=np.arange(1, 401)), "warning", "a different whole number in every row"),
-    "repeated_identifier": (spoil(customer_id=np.arange(400) % 100), "warning", "100 values in 400 rows"),
+    "repeated_identifier": (spoil(caseid=case_of(GOOD["y"])), "warning", "100 values in 400 rows"),
     "unnamed_column": (spoil(**{"Unnamed: 0": np.arange(400)}), "warning", "A column without a name"),
     "numbers_as_text": (
         spoil(age=GOOD["age"].astype(str).where(GOOD["age"] > 20, "?")),
@@ -235,3 +243,35 @@ def test_columns_of_any_type_are_examined(entries):
 def test_wrong_use_is_refused(table, options, words):
     with pytest.raises(MetricfitError, match=words):
         examine_table(table, **{"target": "y"} | options)
+
+
+@pytest.mark.parametrize("spelled", [str, int, "crash {}:1".format])
+@pytest.mark.parametrize("name", ["caseid", "who", "customer_id"])
+def test_groups_are_judged_by_their_values_and_not_by_their_name(name, spelled):
+    """8,395 crashes of one to several persons in 18,351 rows, as in the table of an outside trial."""
+    r = np.random.default_rng(1)
+    crash = np.repeat(np.arange(8395), 1 + r.multinomial(18351 - 8395, np.ones(8395) / 8395))
+    deadly = r.random(18351) < 1 / (1 + np.exp(3.5 - 2 * r.normal(size=8395)[crash]))
+    number = r.permutation(90_000)[:8395]
+    table = pd.DataFrame({name: [spelled(number[each]) for each in crash], "speed": r.integers(0, 300, 18351)})
+    table["y"] = deadly.astype(int)
+    finding = kinds(table)["repeated_identifier"]
+    assert finding.columns == (name,)
+    assert "8,395 values in 18,351 rows" in finding.message
+    claimed = float(finding.message.partition("In five random folds, ")[2].partition("%")[0]) / 100
+    random = r.permutation(18351) < 18351 // 5
+    shared = np.isin(crash[random], crash[~random]).mean()
+    assert claimed == pytest.approx(shared, abs=0.02)
+    assert f"--group {name}" in finding.remedy
+    assert "repeated_identifier" not in kinds(table, groups=name)
+    assert "repeated_identifier" not in kinds(table.assign(y=r.permutation(table["y"])))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_quantities_and_categories_are_not_groups(seed):
+    """A price and an age predict the label as well, but so do their neighbours; 20 towns are categories."""
+    r = np.random.default_rng(seed)
+    price, age, town = r.integers(0, 3000, 9000), r.integers(18, 90, 9000), r.integers(0, 20, 9000)
+    score = price / 1000 + age / 40 + r.normal(size=20)[town] + r.normal(size=9000)
+    table = pd.DataFrame({"price": price, "age": age, "town": np.char.add("t", town.astype(str)), "y": score > 4})
+    assert "repeated_identifier" not in kinds(table)

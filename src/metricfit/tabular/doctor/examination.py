@@ -15,6 +15,7 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, TableError, qu
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.tabular.doctor.finding import Finding, by_seriousness
 from metricfit.tabular.doctor.further_tables import find_differences
+from metricfit.tabular.doctor.group_columns import find_group_columns
 from metricfit.tabular.doctor.leaks import find_leaks
 from metricfit.tabular.doctor.repeated_rows import find_repeated_rows
 from metricfit.tabular.doctor.suspect_columns import find_suspect_columns
@@ -132,7 +133,10 @@ def examine_table(
     positive = None
     if not any(finding.kind == "target" for finding in findings):
         positive = choose_positive_class(y.to_numpy(), pos_label)
-        findings += find_leaks(X.drop(columns=asides), y, positive=positive) if X.shape[1] > len(asides) else []
+        if X.shape[1] > len(asides):
+            features = X.drop(columns=asides)
+            findings += find_leaks(features, y, positive=positive)
+            findings += [] if groups is not None else find_group_columns(features, y)
         findings += find_too_few_rows(y, positive, requirements, confidence)
     naming = {column for finding in suspects if finding.kind in NAMING_ROWS for column in finding.columns}
     described = X.drop(columns=[column for column in X.columns if column in naming or column in asides])

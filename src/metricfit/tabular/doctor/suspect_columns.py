@@ -22,8 +22,6 @@ NAMED_LIKE_AN_IDENTIFIER = re.compile(
 CAMEL_CASE_ID = re.compile(r"[a-z]I[dD]$")
 #: Whole numbers from a range of at most 10 times as many, which would repeat by chance in all but one of e^10 tables.
 CLOSE_NUMBERS, FEWEST_CLOSE = 10, 200
-#: Rows per identifier from which its rows are several of one thing.
-REPEATED = 1.5
 #: A share of missing entries that leaves little to learn, and a share of numbers that makes text numbers.
 MOSTLY_MISSING, MOSTLY_NUMBERS = 0.95, 0.8
 #: Columns of more are not compared with one another entry by entry.
@@ -116,7 +114,7 @@ def _leave_out(name: str) -> str:
 
 
 def _identifier(column: pd.Series, name: str) -> list[Finding]:
-    """Find out whether a column names the row, or something that several rows are about."""
+    """Find out whether a column names the row."""
     if len(column) < FEWEST_OF_IDENTIFIERS:
         return []
     named = bool(NAMED_LIKE_AN_IDENTIFIER.search(name) or CAMEL_CASE_ID.search(name))
@@ -139,21 +137,6 @@ def _identifier(column: pd.Series, name: str) -> list[Finding]:
                 f"The column {quote(name)} has a different whole number in every row, as row numbers and identifiers "
                 "do.",
                 f"A model that learns from it learns the order of rows; if it is an identifier, {_leave_out(name)}.",
-                (name,),
-            )
-        ]
-    if not named or kind == "dates":
-        return []
-    distinct, rows = int(column.nunique()), int(column.notna().sum())
-    if distinct >= FEWEST_OF_IDENTIFIERS and rows >= REPEATED * distinct:
-        return [
-            Finding(
-                "repeated_identifier",
-                "warning",
-                f"{quote(name)} looks like an identifier that several rows share ({distinct:,} values in {rows:,} "
-                "rows).",
-                f"If rows of one value belong together, give --group {name} (groups= in Python): they are then never "
-                "split between folds.",
                 (name,),
             )
         ]
