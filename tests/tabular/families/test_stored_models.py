@@ -20,7 +20,6 @@ from metricfit.tabular.families.model_state import Expected
 from metricfit.tabular.families.network import Network, NetworkFamily
 from metricfit.tabular.families.scikit_learn_files import (
     UntrustedTypeError,
-    check_tree,
     model_from_bytes,
     model_to_bytes,
     trusted_types,
@@ -187,23 +186,7 @@ class TestModelsOfTheUser:
         with pytest.raises(InvalidTypeError, match="list of names"):
             trusted_types(names)
 
-    @pytest.mark.parametrize(
-        ("field", "value"), [("left_child", 10**6), ("right_child", 0), ("feature", 99), ("threshold", np.nan)]
-    )
-    def test_tampered_trees_are_refused(self, field, value, make_rows):
-        rows = make_rows(2)
-        tree = RandomForestClassifier(1, random_state=0).fit(rows.x, rows.y).estimators_[0].tree_
-        check_tree(tree)
-        state = tree.__getstate__()
-        state["nodes"] = state["nodes"].copy()
-        state["nodes"][field][0] = value
-        tree.__setstate__(state)
-        with pytest.raises(ModelFileError, match="user_model"):
-            check_tree(tree)
-
-    def test_a_wrong_number_of_nodes_is_refused(self, make_rows):
-        rows = make_rows(2)
-        tree = RandomForestClassifier(1, random_state=0).fit(rows.x, rows.y).estimators_[0].tree_
-        tree.__setstate__(tree.__getstate__() | {"node_count": 10**9})
-        with pytest.raises(ModelFileError, match="nodes"):
-            check_tree(tree)
+    def test_a_classifier_of_other_columns_is_refused(self, rows):
+        state = to_state(UserModel("mine", LogisticRegression()).fit(rows, rows, seed=0, deadline=Deadline()))
+        with pytest.raises(ModelFileError, match="of 4 columns in a table of 5"):
+            from_state(state, Expected(5, rows.classes))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 from zipfile import ZIP_DEFLATED
-
-import numpy as np
-from sklearn.tree._tree import Tree
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
 
@@ -57,7 +54,7 @@ def model_to_bytes(model: Any) -> bytes:
 
 
 def model_from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
-    """Read a scikit-learn model, and check the trees in it.
+    """Read a scikit-learn model, and check what native code follows in it.
 
     Args:
         content: What `model_to_bytes` returned.
@@ -65,15 +62,16 @@ def model_from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
 
     Raises:
         UntrustedTypeError: It has other types; nothing was built.
-        ModelFileError: It cannot be read, or a tree in it is damaged.
+        ModelFileError: It cannot be read, or a part of it does not fit the others.
     """
+    from metricfit.tabular.families.model_checks import check_model  # imports most of scikit-learn, as skops does
+
     check_trusted(content, trusted, "load")
     try:
         model = _skops().loads(content, trusted=[*trusted, *PLAIN_TYPES])
     except Exception as error:  # a damaged file may fail anywhere
         raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
-    for tree in _trees_in(model):
-        check_tree(tree)
+    check_model(model)
     return model
 
 
@@ -113,47 +111,6 @@ def trusted_types(trusted: Any) -> tuple[str, ...]:
     if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
         raise InvalidTypeError(f"trusted is a list of names of types; got {quote(trusted)}")
     return tuple(trusted)
-
-
-def check_tree(tree: Tree) -> None:
-    """Refuse a tree whose nodes would lead prediction out of its memory.
-
-    Raises:
-        ModelFileError: The numbers of nodes do not agree, or a node leads to an earlier or a missing one.
-    """
-    count = tree.node_count
-    if not 1 <= count <= tree.capacity:
-        raise ModelFileError(f"user_model: a tree of {quote(count)} nodes holds {quote(tree.capacity)}")
-    left, right, feature = tree.children_left, tree.children_right, tree.feature
-    inner = left != -1
-    nodes = np.flatnonzero(inner)
-    for children in (left[inner], right[inner]):
-        if not ((children > nodes) & (children < count)).all():
-            raise ModelFileError("user_model: a node of a tree leads to an earlier or a missing node")
-    if not ((feature[inner] >= 0) & (feature[inner] < tree.n_features)).all():
-        raise ModelFileError("user_model: a node of a tree splits a column that does not exist")
-    if not (np.isfinite(tree.value).all() and np.isfinite(tree.threshold).all()):
-        raise ModelFileError("user_model: a tree has numbers that are not finite")
-
-
-def _trees_in(model: Any) -> Iterator[Tree]:
-    """Return the trees in a model, its steps, its members and everything else that it holds."""
-    waiting, seen = [model], set()
-    while waiting:
-        value = waiting.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, Tree):
-            yield value
-        elif isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, (list, tuple, set)):
-            waiting.extend(value)
-        elif isinstance(value, np.ndarray) and value.dtype == object:
-            waiting.extend(value.ravel().tolist())
-        elif hasattr(value, "__dict__") and not isinstance(value, type):
-            waiting.extend(vars(value).values())
 
 
 def _skops() -> Any:

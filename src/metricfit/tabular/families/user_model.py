@@ -70,6 +70,11 @@ class FittedUserModel:
         known = np.asarray(getattr(model, "classes_", []))
         if known.dtype.kind not in "iu" or not len(known) or not np.isin(known, np.arange(expected.classes)).all():
             raise ModelFileError(f"{state.kind}: a {type(model).__name__} that knows no class of this model")
+        columns = getattr(model, "n_features_in_", expected.columns)
+        if not takes_table and columns != expected.columns:
+            raise ModelFileError(
+                f"{state.kind}: a {type(model).__name__} of {quote(columns)} columns in a table of {expected.columns}"
+            )
         return cls(model, expected.classes, takes_table)
 
 
