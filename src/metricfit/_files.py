@@ -6,6 +6,7 @@ A file or folder is written under a temporary name, flushed to the disk and rena
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import re
@@ -162,6 +163,18 @@ def hash_bytes(content: bytes, length: int = 16) -> str:
         'ec908c4b'
     """
     return hashlib.sha256(content).hexdigest()[:length]
+
+
+def parse_json(content: str | bytes) -> Any:
+    """Read JSON from a file that may come from anybody.
+
+    Raises:
+        ValueError: It is not JSON, or is nested too deeply.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def to_json_value(value: Any) -> Any:

@@ -15,6 +15,7 @@ from safetensors.numpy import save as bytes_of
 import metricfit
 from metricfit import MetricClassifier
 from metricfit.tabular.families.network_kinds import Architecture
+from metricfit.tabular.model_folder import name_of_estimator
 
 BIG = 10**400
 DEEP = "[" * 200_000 + "]" * 200_000
@@ -144,10 +145,30 @@ def test_text_that_is_no_description_is_refused(saved, text):
     assert len(message) < 1500
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_numbers_that_would_make_predictions_nan_are_refused(saved, number):
+    folder, description = saved
+    rewrite(folder, json.dumps(description))
+    original = (folder / "arrays.safetensors").read_bytes()
+    arrays = arrays_from(original)
+    names = [name for name, array in arrays.items() if array.dtype.kind == "f" and array.size]
+    assert {"shift", "table.scaling.centre", "table.column.3.rarity", "table.column.3.directions"} <= set(names)
+    for name in names:
+        if "." in name and name.split(".")[0] == "model":
+            continue  # damaged arrays of models have tests of their own
+        changed = arrays[name].copy()
+        changed.reshape(-1)[0] = number
+        replace_file(folder, "arrays.safetensors", bytes_of({**arrays, name: changed}))
+        with pytest.raises(metricfit.MetricfitError, match=r"not finite|finite numbers"):
+            MetricClassifier.load(folder)
+    replace_file(folder, "arrays.safetensors", original)
+
+
 def test_a_manifest_nested_too_deeply_is_refused(saved, tmp_path):
     (tmp_path / "manifest.json").write_text(DEEP)
     with pytest.raises(ValueError, match=r"manifest.json cannot be read"):
         MetricClassifier.load(tmp_path)
+    assert name_of_estimator(tmp_path) is None
 
 
 def test_declared_sizes_are_compared_with_the_stored_weights_before_a_network_is_built(saved, monkeypatch):

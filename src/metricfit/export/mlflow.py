@@ -6,7 +6,6 @@ a user's own classifier.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit._extras import explain_missing
+from metricfit._files import parse_json
 from metricfit._version import __version__
 from metricfit.errors import InvalidTypeError, ModelFileError, quote
 from metricfit.tabular.classifier import MetricClassifier
@@ -165,7 +165,7 @@ class PyfuncModel:
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> PyfuncModel:
     """Load a model for MLflow, which calls this function by its name."""
     try:
-        saved = json.loads(Path(path, MANIFEST).read_bytes()).get("estimator")
+        saved = parse_json(Path(path, MANIFEST).read_bytes()).get("estimator")
     except (OSError, ValueError, AttributeError) as error:
         raise ModelFileError(f"{path} holds no model of metricfit: {error}") from error
     estimator = next((each for each in ESTIMATORS if each.__name__ == saved), None)

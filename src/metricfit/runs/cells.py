@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote as percent_encode
 
-from metricfit._files import hash_bytes, write_file
+from metricfit._files import hash_bytes, parse_json, write_file
 from metricfit.errors import EXPLAINED, MetricfitError, quote
 from metricfit.train.checkpoint.run_spec import find_differences
 
@@ -116,11 +116,11 @@ def read_cell_folder(path: Path) -> tuple[dict[str, Any], dict[str, Any] | None]
         CellError: The folder is damaged.
     """
     try:
-        spec: dict[str, Any] = json.loads((path / "spec.json").read_text(encoding="utf-8"))
+        spec: dict[str, Any] = parse_json((path / "spec.json").read_text(encoding="utf-8"))
         if not (path / "finished").exists():
             return spec, None
-        return spec, _flatten_report(json.loads((path / "report.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return spec, _flatten_report(parse_json((path / "report.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise CellError(
             f"{path} cannot be read ({quote(error, EXPLAINED)}); remove that folder to run the cell again"
         ) from error

@@ -18,7 +18,7 @@ from safetensors.torch import load as arrays_from
 from safetensors.torch import save as bytes_of
 from torch import Tensor
 
-from metricfit._files import hash_bytes, new_folder
+from metricfit._files import hash_bytes, new_folder, parse_json
 from metricfit._version import __version__
 from metricfit.errors import ModelFileError, quote, shorten
 from metricfit.tabular.families.model_state import MissingArgumentError
@@ -28,6 +28,8 @@ FORMAT = 2
 MODEL, ARRAYS, MANIFEST = "model.json", "arrays.safetensors", "manifest.json"
 CARD = "model_card.md"  # for people; nothing reads it
 SKOPS_FILE = re.compile(r"[a-z0-9._-]{1,200}\.skops")
+#: Arrays of the decision in which an infinite number says that a label is never or always called.
+MAY_BE_INFINITE = ("thresholds", "label_intervals")
 #: The estimator of manifests that name none.
 FIRST = "MetricClassifier"
 
@@ -93,7 +95,9 @@ def read_folder(path: str | os.PathLike[str], estimator: str, trusted: tuple[str
         for name, content in contents.items():
             if name not in (MODEL, ARRAYS):
                 check_trusted(content, trusted, "load")
-        restore(json.loads(contents[MODEL]), arrays_from(contents[ARRAYS]), contents)
+        arrays = arrays_from(contents[ARRAYS])
+        _check_numbers(arrays)
+        restore(parse_json(contents[MODEL]), arrays, contents)
     except ModelFileError as error:
         raise ModelFileError(
             f"{folder} holds no whole model ({error}): save it again from the fitted one, or load it with the version "
@@ -107,10 +111,24 @@ def read_folder(path: str | os.PathLike[str], estimator: str, trusted: tuple[str
         ) from error
 
 
+def _check_numbers(arrays: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that would make predictions NaN; families check the arrays of their models themselves.
+
+    Raises:
+        ModelFileError: An array has numbers that are not finite.
+    """
+    for name, array in arrays.items():
+        if not array.is_floating_point() or name.startswith("model."):
+            continue
+        fits = ~array.isnan() if name in MAY_BE_INFINITE else array.isfinite()
+        if not bool(fits.all()):
+            raise ModelFileError(f"{quote(name)} has numbers that are not finite")
+
+
 def name_of_estimator(path: str | os.PathLike[str]) -> str | None:
     """Return the name of the class whose model a folder holds; None if its manifest does not say."""
     try:
-        return str(json.loads((Path(path) / MANIFEST).read_bytes()).get("estimator", FIRST))
+        return str(parse_json((Path(path) / MANIFEST).read_bytes()).get("estimator", FIRST))
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -120,11 +138,11 @@ def _checked_contents(folder: Path, estimator: str) -> dict[str, bytes]:
     if not (folder / MANIFEST).is_file():
         raise ModelFileError(f"{folder} has no {MANIFEST}: it is no saved model, or one whose saving was cut short")
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = parse_json((folder / MANIFEST).read_bytes())
         format_of, hashes = manifest["format"], manifest["sha256"]
         saved = manifest.get("estimator", FIRST)
         expected = {name: str(hashes[name]) for name in dict.fromkeys((MODEL, ARRAYS, *hashes))}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ModelFileError(f"{folder / MANIFEST} cannot be read: {shorten(error)}") from error
     if format_of != FORMAT:
         raise ModelFileError(

@@ -24,7 +24,7 @@ from sklearn.utils import all_estimators
 
 from metricfit.errors import MetricfitError, ModelFileError
 from metricfit.tabular.families.model_checks import check_model
-from metricfit.tabular.families.scikit_learn_files import UntrustedTypeError, model_from_bytes, model_to_bytes
+from metricfit.tabular.families.scikit_learn_files import model_from_bytes, model_to_bytes
 
 TRUSTED = ["sklearn.tree._tree.Tree", "scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"]
 RNG = np.random.default_rng(0)
@@ -245,7 +245,7 @@ def test_no_crafted_file_of_any_estimator_ends_the_process():
         try:
             content = model_to_bytes(clone(model).fit(table, Y))
             model_from_bytes(content, TRUSTED)
-        except (ValueError, TypeError, UntrustedTypeError, MetricfitError):
+        except (ValueError, TypeError, AttributeError, MetricfitError):
             continue  # another kind of table is needed, or its types are not trusted
         tried += 1
         ended += [(name, file) for file, crafted in crafted_files(content, 12) if signal_of_use(crafted, table)]

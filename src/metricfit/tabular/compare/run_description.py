@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from metricfit._files import hash_bytes, write_file
+from metricfit._files import hash_bytes, parse_json, write_file
 from metricfit.data.labels import quote_label
 from metricfit.errors import quote
 from metricfit.runs.cells import Cell, CellError
@@ -209,7 +209,7 @@ def _row_hashes(column: pd.Series) -> Any:
 def _read(path: Path) -> Description | None:
     """Read a description; None if there is none, or one that cannot be read, where cells are compared alone."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
