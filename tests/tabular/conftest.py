@@ -16,7 +16,7 @@ from metricfit.metrics.metric import get_metric
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
 from metricfit.tabular.families.boosting import Boosting, Trees
 from metricfit.tabular.families.extra_trees import ExtraTrees
-from metricfit.tabular.families.family import Deadline, Features, TrainingRows
+from metricfit.tabular.families.family import Deadline, Features, TrainingRows, choose_candidates
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.families.network import Network, NetworkFamily
@@ -99,7 +99,8 @@ def fit_every_family():
         ]
         members = []
         for place, family in enumerate(families):
-            models = family.prepare(rows).fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline())
+            fitted = family.prepare(rows).fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline())
+            models = choose_candidates(fitted)
             calibration = Calibration(1.0 + place / 10, torch.full((rows.outputs,), place / 100).double())
             members.append(EnsembleMember(f"{place}", family.combine(models), calibration, 1 / len(families)))
         model.ensemble_ = Ensemble(tuple(members), model.ensemble_.calibration)

@@ -99,7 +99,7 @@ def test_a_fold_that_begins_after_the_deadline_ends_at_once(rows):
     arguments = (family, X.to_numpy(np.float32), None, y, None, 2, [split], 0)
     late, in_time = (cluster_folds._fit_part(place, *arguments, time.time() + s, 1) for s in (-1, 60))
     assert late.models is None
-    assert in_time.logits[0].shape == (50, 1)
+    assert len(in_time.models) == 1
 
 
 @pytest.mark.usefixtures("on_dask")

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from metricfit.runs.backends import run_unordered, without_nested_jobs
 from metricfit.tabular.families.family import (
+    Candidates,
     Deadline,
     Family,
     Features,
@@ -40,6 +41,7 @@ from metricfit.tabular.out_of_fold import (
     combine_folds,
     estimate_folds,
     reason_of_slowness,
+    splits_of_training,
 )
 
 log = logging.getLogger("metricfit.tabular")
@@ -54,26 +56,23 @@ class _FamilyOnCluster:
         reason: Why it is left out; None if it is not.
         is_skipped: Whether it is not for such tables.
         models: The models of the folds that are fitted, by the number of the fold.
-        logits: The logits of the rows that are held out by the fitted folds, NaN elsewhere.
         seconds: The seconds of these folds together.
     """
 
     family: Family
     reason: str | None
     is_skipped: bool
-    logits: Floats
-    models: dict[int, FittedModel] = field(default_factory=dict)
+    models: dict[int, FittedModel | Candidates] = field(default_factory=dict)
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class _FoldResult:
-    """What a worker returns: the number of a family and of its first fold, models, logits and seconds."""
+    """What a worker returns: the number of a family and of its first fold, models and seconds."""
 
     family: int
     first: int
-    models: list[FittedModel] | None
-    logits: list[Floats]
+    models: Sequence[FittedModel | Candidates] | None
     seconds: float
 
 
@@ -120,7 +119,7 @@ def fit_families_on_cluster(
     if tracker is None:
         tracker = FitTracker(FitWatcher(), [family.name for family in families], len(splits), deadline)
     started = [_start(family, rows) for family in families]
-    tasks = list(_tasks(started, rows, splits, seed=seed, jobs=jobs, deadline=deadline))
+    tasks = list(_tasks(started, rows, splits_of_training(rows, splits), seed=seed, jobs=jobs, deadline=deadline))
     tracker.workers = jobs
     reports = _Reports(started, rows, splits, tracker, last_fold_only)
     reports.tell()
@@ -139,8 +138,7 @@ def fit_families_on_cluster(
 
 def _start(family: Family, rows: TrainingRows) -> _FamilyOnCluster:
     reason = family.reason_to_skip(rows)
-    logits = np.full((len(rows), rows.outputs), np.nan)
-    return _FamilyOnCluster(family if reason is not None else family.prepare(rows), reason, reason is not None, logits)
+    return _FamilyOnCluster(family if reason is not None else family.prepare(rows), reason, reason is not None)
 
 
 def _tasks(
@@ -214,9 +212,8 @@ def _fit_part(
         with threadpool_limits(limits=1), without_nested_jobs():
             models = family.fit_folds(rows, part, seed=seed, jobs=1, deadline=deadline)
     except OutOfTime:
-        return _FoldResult(*place, None, [], time.monotonic() - start)
-    logits = [model.logits(rows.features.take(held)) for model, (_, held) in zip(models, part, strict=True)]
-    return _FoldResult(*place, models, logits, time.monotonic() - start)
+        return _FoldResult(*place, None, time.monotonic() - start)
+    return _FoldResult(*place, models, time.monotonic() - start)
 
 
 class _Reports:
@@ -244,10 +241,7 @@ class _Reports:
         if result.models is None:
             state.reason = f"the time budget ended before its {len(self.splits)} folds were ready"
         else:
-            for offset, (model, logits) in enumerate(zip(result.models, result.logits, strict=True)):
-                fold = result.first + offset
-                state.models[fold] = model
-                state.logits[self.splits[fold][1]] = logits
+            state.models |= dict(enumerate(result.models, result.first))
         self.tell()
 
     def tell(self) -> None:
@@ -278,18 +272,11 @@ class _Reports:
         name = state.family.name
         if state.reason is None:
             models = [state.models[fold] for fold in range(len(self.splits))]
-            self.results.append(
-                combine_folds(
-                    state.family,
-                    models,
-                    self.rows,
-                    self.splits,
-                    state.logits,
-                    state.seconds,
-                    last_only=self.last_fold_only,
-                )
+            result = combine_folds(
+                state.family, models, self.rows, self.splits, state.seconds, last_only=self.last_fold_only
             )
-            log.info("%s", self.tracker.end(state.logits, state.seconds))
+            self.results.append(result)
+            log.info("%s", self.tracker.end(result.logits, state.seconds))
         else:
             self.left_out.append(LeftOut(name, state.reason))
             level = logging.INFO if state.is_skipped else logging.WARNING

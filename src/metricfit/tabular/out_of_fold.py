@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.families.family import (
+    Candidates,
     Deadline,
     Family,
     FittedModel,
@@ -20,6 +21,8 @@ from metricfit.tabular.families.family import (
     OutOfTime,
     Splits,
     TrainingRows,
+    choose_candidates,
+    set_apart,
 )
 from metricfit.tabular.fit_progress import FitTracker, FitWatcher
 
@@ -169,28 +172,37 @@ def fit_family(
         return LeftOut(family.name, STOPPED if deadline.stopped.is_set() else BUDGET_USED_UP)
     start = time.monotonic()
     family = family.prepare(rows)
+    fitted = splits_of_training(rows, splits)
     with threadpool_limits(limits=1):  # folds are the parallel work; threads inside them would wait for each other
-        models = _fit_folds_in_time(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline, watch=watch)
+        models = _fit_folds_in_time(family, rows, fitted, seed=seed, jobs=jobs, deadline=deadline, watch=watch)
     if isinstance(models, LeftOut):
         return models
-    logits = np.full((len(rows), rows.outputs), np.nan)
-    for model, (_, held_out) in zip(models, splits, strict=True):
-        for part in rows.features.parts(held_out):
-            logits[part] = model.logits(rows.features.take(part))
-    return combine_folds(family, models, rows, splits, logits, time.monotonic() - start, last_only=last_only)
+    return combine_folds(family, models, rows, splits, time.monotonic() - start, last_only=last_only)
+
+
+def splits_of_training(rows: TrainingRows, splits: Splits) -> Splits:
+    """Return the splits that families are fitted on: those of the table, if other folds can choose a fold's settings.
+
+    A single fold chooses them on some of its training rows.
+    """
+    return splits if len(splits) > 1 else [set_apart(train, rows.y) for train, _ in splits]
 
 
 def combine_folds(
     family: Family,
-    models: Sequence[FittedModel],
+    fitted: Sequence[FittedModel | Candidates],
     rows: TrainingRows,
     splits: Splits,
-    logits: Floats,
     seconds: float,
     *,
     last_only: bool,
 ) -> FamilyResult:
-    """Combine the models of all folds, with the logits of the rows that they held out."""
+    """Choose the settings of all folds, predict the rows that they held out, and combine their models."""
+    models = choose_candidates(fitted)
+    logits = np.full((len(rows), rows.outputs), np.nan)
+    for model, (_, held_out) in zip(models, splits, strict=True):
+        for part in rows.features.parts(held_out):
+            logits[part] = model.logits(rows.features.take(part))
     combined = models[-1] if last_only else family.combine(models)
     fold_models = () if _knows_folds(combined, rows, splits, logits) else tuple(models)
     return FamilyResult(family.name, combined, logits, seconds, fold_models, family.fitted_rows)
@@ -214,10 +226,10 @@ def _fit_folds_in_time(
     jobs: int,
     deadline: Deadline,
     watch: Callable[[int], None],
-) -> list[FittedModel] | LeftOut:
+) -> list[FittedModel | Candidates] | LeftOut:
     """Fit a family on all folds, unless its time before or after the first of them does not fit into what is left."""
     start = time.monotonic()
-    models: list[FittedModel] = []
+    models: list[FittedModel | Candidates] = []
     try:
         if deadline.at is not None:
             estimate = estimate_folds(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from metricfit.errors import InvalidValueError
-from metricfit.tabular.families.boosted_trees import BoostedTrees, round_down
+from metricfit.tabular.families.boosted_trees import BoostedTrees, Rounds, round_down
 from metricfit.tabular.families.family import Features
 from metricfit.tabular.families.tree_masks import MOST_LEAVES
 
@@ -55,10 +55,12 @@ def test_trees_without_a_split_are_added_too(rows, held_out):
     np.testing.assert_allclose(model.logits(held_out.features), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_trees_after_the_best_iteration_are_left_out(rows, held_out):
+def test_the_first_rounds_are_those_of_lightgbm(rows, held_out):
     booster = train(rows, 7)
-    booster.best_iteration = 4
-    model = BoostedTrees.from_lightgbm(booster, np.zeros(rows.outputs))
+    booster.best_iteration = 3  # the later trees are there all the same
+    rounds = Rounds(BoostedTrees.from_lightgbm(booster, np.zeros(rows.outputs)), booster.current_iteration())
+    model = rounds[3]
+    assert len(rounds) == len(rounds[:]) > 4
     expected = booster.predict(held_out.x, raw_score=True, num_iteration=4).reshape(len(held_out), -1)
     np.testing.assert_allclose(model.logits(held_out.features), expected, rtol=1e-12, atol=1e-12)
 

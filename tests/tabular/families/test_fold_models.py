@@ -10,7 +10,7 @@ from metricfit.decide.calibration import Calibration
 from metricfit.errors import ModelFileError
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.family import Deadline, ModelOfFolds
+from metricfit.tabular.families.family import Deadline, ModelOfFolds, choose_candidates
 from metricfit.tabular.families.model_state import Expected
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.stored_models import from_state, to_state
@@ -31,7 +31,7 @@ def fitted(rows, kind, folds=3):
     (family,) = make_families([KINDS[kind]], metric=f1, average="macro", requirements=[], device=torch.device("cpu"))
     splits = list(StratifiedKFold(folds, shuffle=True, random_state=0).split(rows.x, rows.y))
     family = family.prepare(rows)
-    models = family.fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline())
+    models = choose_candidates(family.fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline()))
     return models, family.combine(models)
 
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
-from metricfit.tabular.families.family import Deadline, Features, OutOfTime
+from metricfit.tabular.families.family import Deadline, Features, OutOfTime, choose_candidates
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import PENALTIES, Linear, LinearModel, both_scales, cross_entropy
 
@@ -17,7 +17,7 @@ NO_LIMIT = Deadline()
 def folds_of(family, rows):
     odd = np.arange(len(rows)) % 2 == 1
     splits = [(np.flatnonzero(~odd), np.flatnonzero(odd)), (np.flatnonzero(odd), np.flatnonzero(~odd))]
-    return family.prepare(rows).fit_folds(rows, splits, seed=0, jobs=2, deadline=NO_LIMIT)
+    return choose_candidates(family.prepare(rows).fit_folds(rows, splits, seed=0, jobs=2, deadline=NO_LIMIT))
 
 
 @pytest.mark.parametrize("family", [Linear(), Kernel()], ids=["linear", "kernel"])

@@ -13,7 +13,7 @@ from metricfit.errors import InvalidTypeError, ModelFileError
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.families.boosting import SMALL, Boosting, Trees
 from metricfit.tabular.families.extra_trees import ExtraTrees
-from metricfit.tabular.families.family import Deadline, MeanOfFolds
+from metricfit.tabular.families.family import Deadline, MeanOfFolds, choose_candidates
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.families.model_state import Expected
@@ -46,7 +46,7 @@ FAMILIES = {
 def fit_folds(family, rows):
     odd = np.arange(len(rows)) % 2 == 1
     splits = [(np.flatnonzero(~odd), np.flatnonzero(odd)), (np.flatnonzero(odd), np.flatnonzero(~odd))]
-    return family.combine(family.fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline()))
+    return family.combine(choose_candidates(family.fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline())))
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())

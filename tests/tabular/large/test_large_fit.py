@@ -12,7 +12,7 @@ from metricfit import MetricClassifier
 from metricfit.boosting import prior_logits
 from metricfit.data.parquet_table import ParquetTable
 from metricfit.tabular.families.boosting import Boosting
-from metricfit.tabular.families.family import Deadline, TrainingRows
+from metricfit.tabular.families.family import Deadline, TrainingRows, choose_candidates
 from metricfit.tabular.large import held_out_part, large_families, row_sources
 from metricfit.tabular.large.batch_encoding import encode_large_table
 from metricfit.tabular.large.large_families import BinnedRows, BoostingInBatches
@@ -28,7 +28,7 @@ def test_trees_from_batches_are_those_of_rows_in_memory(frame, labels, monkeypat
     split = np.arange(1200), np.arange(1200, 1500)
     in_memory = Boosting().fit(*(rows.take(part) for part in split), seed=3, deadline=Deadline())
     family = BoostingInBatches(Boosting(), BinnedRows(features, 1), 1, Deadline())
-    (in_batches,) = family.fit_folds(rows, [split], seed=3, jobs=1, deadline=Deadline())
+    (in_batches,) = choose_candidates(family.fit_folds(rows, [split], seed=3, jobs=1, deadline=Deadline()))
     assert len(in_memory.leaves) > 5
     part = features.take(np.arange(300))
     np.testing.assert_allclose(in_batches.logits(part), in_memory.logits(part), atol=1e-5)

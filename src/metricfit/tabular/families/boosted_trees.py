@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import overload
 
 import lightgbm
 import numpy as np
@@ -57,32 +58,39 @@ class BoostedTrees:
     def of_fold(self, fold: int) -> BoostedTrees:
         """Return the trees of one fold, with the mean start of all folds."""
         last = int(self.trees_of_folds[: fold + 1].sum())
-        trees = slice(last - int(self.trees_of_folds[fold]), last)
-        in_fold = np.zeros(len(self.leaves), dtype=bool)
-        in_fold[trees] = True
-        splits, leaves = np.repeat(in_fold, self.leaves - 1), np.repeat(in_fold, self.leaves)
+        trees = self._trees(last - int(self.trees_of_folds[fold]), last)
+        return replace(trees, value=trees.value * self.folds)
+
+    def first(self, rounds: int) -> BoostedTrees:
+        """Return the trees of the first rounds, of one fold."""
+        return self._trees(0, min(rounds * len(self.start), len(self.leaves)))
+
+    def _trees(self, first: int, end: int) -> BoostedTrees:
+        kept = np.zeros(len(self.leaves), dtype=bool)
+        kept[first:end] = True
+        splits, leaves = np.repeat(kept, self.leaves - 1), np.repeat(kept, self.leaves)
         return BoostedTrees(
             self.start,
             self.columns,
-            self.leaves[trees],
+            self.leaves[kept],
             self.feature[splits],
             self.threshold[splits],
             self.left[splits],
             self.right[splits],
-            self.value[leaves] * self.folds,
-            self.trees_of_folds[fold : fold + 1],
+            self.value[leaves],
+            np.array([end - first], dtype=np.int64),
         )
 
     @classmethod
     def from_lightgbm(cls, booster: lightgbm.Booster, start: Floats) -> BoostedTrees:
-        """Take the trees up to the best iteration from LightGBM's text.
+        """Take all trees from LightGBM's text, with those after the best iteration.
 
         Raises:
             InvalidValueError: The trees have categorical splits, missing values or linear leaves.
         """
         numbers: dict[str, list[Floats]] = {name: [np.zeros(0)] for name in _LIGHTGBM_NAMES}
         leaves = []
-        for block in booster.model_to_string().split("\nTree=")[1:]:
+        for block in booster.model_to_string(num_iteration=booster.current_iteration()).split("\nTree=")[1:]:
             lines = dict(line.split("=", 1) for line in block.split("\n\n")[0].splitlines()[1:])
             leaves.append(int(lines["num_leaves"]))
             plain = lines["num_cat"] == "0" and lines.get("is_linear", "0") == "0"
@@ -235,6 +243,33 @@ class BoostedTrees:
         reached = np.tile(first_leaf, 2)[is_leaf] + ~children[is_leaf]
         if len(np.unique(followed)) != len(followed) or len(np.unique(reached)) != len(reached):
             raise ModelFileError(f"{kind}: a split or leaf is reached in two ways")
+
+
+@dataclass(frozen=True)
+class Rounds(Sequence[BoostedTrees]):
+    """The trees after each round of boosting.
+
+    Attributes:
+        trees: The trees of all rounds, of one fold.
+        number: The number of rounds.
+    """
+
+    trees: BoostedTrees
+    number: int
+
+    @overload
+    def __getitem__(self, at: int) -> BoostedTrees: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[BoostedTrees]: ...
+
+    def __getitem__(self, at: int | slice) -> BoostedTrees | list[BoostedTrees]:
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(self.number))]
+        return self.trees.first(range(self.number)[at] + 1)
+
+    def __len__(self) -> int:
+        return self.number
 
 
 _INTEGERS = ("leaves", "feature", "left", "right", "trees_of_folds")

@@ -12,8 +12,9 @@ import numpy as np
 from metricfit.boosting import objective, prior_logits
 from metricfit.core.types import ScalarAverage
 from metricfit.metrics.metric import Metric
-from metricfit.tabular.families.boosted_trees import BoostedTrees
+from metricfit.tabular.families.boosted_trees import BoostedTrees, Rounds
 from metricfit.tabular.families.family import (
+    Candidates,
     Deadline,
     Family,
     FittedModel,
@@ -56,7 +57,7 @@ SMALL = Trees(
 
 
 class Boosting(Family):
-    """Boosted trees, stopped where the cross-entropy of the held-out fold is lowest.
+    """Boosted trees, as many as have the lowest cross-entropy on the rows of the other folds.
 
     Args:
         name: Its name.
@@ -77,10 +78,16 @@ class Boosting(Family):
         self.metric, self.average = metric, average
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
+        """Return the best candidate on the held-out rows."""
+        return self.fit_candidates(train, held_out, seed=seed, deadline=deadline).best
+
+    def fit_candidates(
+        self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline
+    ) -> Candidates:
         """Add trees until the cross-entropy of the held-out fold has not fallen for some rounds."""
         if self.metric is not None and not (train.x != train.x[:1]).any():
             # Without a column to split, LightGBM ends in an error beside an objective of ours, and not beside its own.
-            return Boosting(self.name, self.trees).fit(train, held_out, seed=seed, deadline=deadline)
+            return Boosting(self.name, self.trees).fit_candidates(train, held_out, seed=seed, deadline=deadline)
         start = prior_logits(train.y, train.weight, classes=train.classes)
         data = self._dataset(train, start)
         held_out_data = self._dataset(held_out, start, reference=data)
@@ -94,7 +101,7 @@ class Boosting(Family):
         start: Floats,
         settings: dict[str, Any],
         after_each_round: Callable[[Any], None],
-    ) -> BoostedTrees:
+    ) -> Candidates:
         """Grow trees on datasets of LightGBM.
 
         Args:
@@ -105,17 +112,22 @@ class Boosting(Family):
             after_each_round: A callback of LightGBM.
 
         Returns:
-            The trees up to the round with the lowest cross-entropy.
+            The trees after each round.
         """
+        recorder = _Recorder()
         trees = lightgbm.train(
             settings,
             data,
             num_boost_round=MAXIMUM_ROUNDS,
             valid_sets=[held_out],
             feval=None if self.metric is None else _cross_entropy,
-            callbacks=[lightgbm.early_stopping(self.trees.patience, verbose=False), after_each_round],
+            callbacks=[recorder, lightgbm.early_stopping(self.trees.patience, verbose=False), after_each_round],
+            keep_training_booster=True,  # otherwise it is written as text and read again, without the later trees
         )
-        return BoostedTrees.from_lightgbm(trees, start)
+        weight = held_out.get_weight()
+        counted = float(held_out.num_data() if weight is None else np.sum(weight))
+        losses = np.array(recorder.losses) * counted
+        return Candidates(Rounds(BoostedTrees.from_lightgbm(trees, start), len(losses)), losses)
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Put the trees of all folds into one model."""
@@ -152,6 +164,18 @@ class Boosting(Family):
             "seed": seed % 2**31,
         }
         return settings | dict(self.trees.parameters)
+
+
+class _Recorder:
+    """A callback of LightGBM that keeps the cross-entropy after each round, before others may end the training."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.order = -1000
+
+    def __call__(self, round_: Any) -> None:
+        """Keep the cross-entropy."""
+        self.losses.append(float(round_.evaluation_result_list[0][2]))
 
 
 def _cross_entropy(scores: Floats, rows: lightgbm.Dataset) -> tuple[str, float, bool]:

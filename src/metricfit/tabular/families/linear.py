@@ -1,4 +1,4 @@
-"""Logistic regression by scikit-learn, with the penalty and the scale of the columns chosen on the held-out fold."""
+"""Logistic regression by scikit-learn, with the penalty and the scale of the columns chosen on the other folds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from sklearn.linear_model import LogisticRegression
 
 from metricfit.errors import ModelFileError
 from metricfit.tabular.encoding.scaling import CLIP
-from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows
+from metricfit.tabular.families.family import (
+    Candidates,
+    Deadline,
+    Family,
+    Features,
+    FittedModel,
+    Floats,
+    TrainingRows,
+)
 from metricfit.tabular.families.model_state import Expected, ModelState
 from metricfit.tabular.families.row_parts import predict_in_parts
 
@@ -79,15 +87,21 @@ class LinearModel:
 
 
 class Linear(Family):
-    """Logistic regression; the penalty and the scale with the lowest cross-entropy on the held-out fold."""
+    """Logistic regression with five penalties on two scales, of which the other folds choose one."""
 
     name = "linear"
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
+        """Return the best candidate on the held-out rows."""
+        return self.fit_candidates(train, held_out, seed=seed, deadline=deadline).best
+
+    def fit_candidates(
+        self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline
+    ) -> Candidates:
         """Fit on each scale, from the strongest penalty to the weakest, each from the solution before."""
         columns, held_out_columns = both_scales(train.x), both_scales(held_out.x)
         width = train.x.shape[1]
-        best, lowest = None, np.inf
+        models, losses = [], []
         for scale in (slice(0, width), slice(width, None)):
             model = LogisticRegression(max_iter=ITERATIONS, warm_start=True)
             for penalty in PENALTIES:
@@ -98,13 +112,11 @@ class Linear(Family):
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     model.fit(columns[:, scale], train.y, sample_weight=train.weight)
                 coefficients, intercepts = _all_classes(model, train.classes)
-                loss = cross_entropy(held_out_columns[:, scale] @ coefficients.T + intercepts, held_out)
-                if loss < lowest:
-                    placed = np.zeros((len(intercepts), 2 * width))
-                    placed[:, scale] = coefficients
-                    best, lowest = LinearModel(placed, intercepts), loss
-        assert best is not None
-        return best
+                losses.append(cross_entropy(held_out_columns[:, scale] @ coefficients.T + intercepts, held_out))
+                placed = np.zeros((len(intercepts), 2 * width))
+                placed[:, scale] = coefficients
+                models.append(LinearModel(placed, intercepts))
+        return Candidates(models, np.nan_to_num(np.array(losses), nan=np.inf, posinf=np.inf))
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Average the coefficients, which averages the logits."""
@@ -116,10 +128,10 @@ class Linear(Family):
 
 
 def cross_entropy(logits: Floats, rows: TrainingRows) -> float:
-    """Return the mean cross-entropy of logits ``(n, 1)`` or ``(n, c)``."""
+    """Return the summed cross-entropy of logits ``(n, 1)`` or ``(n, c)``."""
     by_class = np.concatenate([np.zeros_like(logits), logits], axis=1) if rows.classes == 2 else logits
     losses = -log_softmax(by_class, axis=1)[np.arange(len(rows)), rows.y]
-    return float(np.average(losses, weights=rows.weight))
+    return float(losses.sum() if rows.weight is None else losses @ rows.weight)
 
 
 def _all_classes(model: LogisticRegression, classes: int) -> tuple[Floats, Floats]:

@@ -22,6 +22,7 @@ from metricfit.tabular.families.family import (
     FittedModel,
     Floats,
     TrainingRows,
+    set_apart,
 )
 from metricfit.tabular.families.model_state import Expected, MissingArgumentError, ModelState
 from metricfit.tabular.families.network_checks import stored_architecture, stored_weights
@@ -234,7 +235,7 @@ class NetworkFamily(Family):
         return self._trainer(rows, splits).seconds(_tensors(rows), splits, deadline=deadline)
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
-        """Train one network; the weights of the epoch with the lowest loss on the held-out rows are kept."""
+        """Train one network, as ``fit_folds`` does."""
         rows = _joined(train, held_out)
         split = np.arange(len(train)), np.arange(len(train), len(rows))
         return self.fit_folds(rows, [split], seed=seed, jobs=1, deadline=deadline)[0]
@@ -248,8 +249,12 @@ class NetworkFamily(Family):
         jobs: int,
         deadline: Deadline,
     ) -> list[FittedModel]:
-        """Train one network per fold, all as one computation, whatever ``jobs`` is."""
+        """Train one network per fold, all as one computation, whatever ``jobs`` is.
+
+        The weights of the epoch with the lowest loss on rows apart are kept, which are some of the training rows.
+        """
         deadline.check()
+        splits = [set_apart(train, rows.y, seed + fold) for fold, (train, _) in enumerate(splits)]
         trainer = self._trainer(rows, splits)
         results = trainer.train(_tensors(rows), splits, seed=seed, deadline=deadline)
         return [

@@ -16,6 +16,7 @@ from metricfit.boosting import prior_logits
 from metricfit.tabular.families.boosting import Boosting
 from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import (
+    Candidates,
     Deadline,
     Family,
     FittedModel,
@@ -99,9 +100,15 @@ class SampledFamily(Family):
         """Fit the family on these rows."""
         return self.family.prepare(train).fit(train, held_out, seed=seed, deadline=deadline)
 
+    def fit_candidates(
+        self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline
+    ) -> FittedModel | Candidates:
+        """Fit the candidates of the family on these rows."""
+        return self.family.prepare(train).fit_candidates(train, held_out, seed=seed, deadline=deadline)
+
     def fit_folds(
         self, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
-    ) -> list[FittedModel]:
+    ) -> Sequence[FittedModel | Candidates]:
         """Fit a model for each fold on a sample of its training rows, one after the other."""
         models = []
         for fold, (train, held_out) in enumerate(splits):
@@ -109,7 +116,8 @@ class SampledFamily(Family):
             judged = stratified_sample(held_out, rows.y, SAMPLE_OF_HELD_OUT, seed + fold)
             self.fitted_rows = len(sample)
             log.info("%s is fitted on %s of %s rows", self.name, f"{len(sample):,}", f"{len(rows):,}")
-            models.append(self.fit(rows.take(sample), rows.take(judged), seed=seed + fold, deadline=deadline))
+            parts = rows.take(sample), rows.take(judged)
+            models.append(self.fit_candidates(*parts, seed=seed + fold, deadline=deadline))
         return models
 
     def batches(self, splits: Splits, jobs: int) -> list[Splits]:
@@ -143,9 +151,9 @@ class BoostingInBatches(Family):
 
     def fit_folds(
         self, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
-    ) -> list[FittedModel]:
+    ) -> Sequence[FittedModel | Candidates]:
         """Fit a model for each fold, one after the other, with all threads."""
-        models: list[FittedModel] = []
+        models: list[Candidates] = []
         for fold, (train, held_out) in enumerate(splits):
             start = prior_logits(
                 rows.y[train], None if rows.weight is None else rows.weight[train], classes=rows.classes
