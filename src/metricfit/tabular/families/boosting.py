@@ -125,7 +125,7 @@ class Boosting(Family):
             keep_training_booster=True,  # otherwise it is written as text and read again, without the later trees
         )
         weight = held_out.get_weight()
-        counted = float(held_out.num_data() if weight is None else np.sum(weight))
+        counted = float(held_out.num_data() if weight is None else np.asarray(weight).sum())
         losses = np.array(recorder.losses) * counted
         return Candidates(Rounds(BoostedTrees.from_lightgbm(trees, start), len(losses)), losses)
 
