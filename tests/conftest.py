@@ -143,7 +143,7 @@ def naive_metric(metric, tp, fp, fn, tn):
         "npv": lambda: v,
         "selection_rate": lambda: _over(tp + fp, n),
         "gmean": lambda: (r * s) ** 0.5,
-        "balanced_accuracy": lambda: (r + s) / 2,
+        "balanced_accuracy": lambda: _over(r + s, bool(tp + fn) + bool(fp + tn)),
         "mcc": lambda: _over(tp * tn - fp * fn, spread),
         "kappa": kappa,
         "informedness": lambda: r + s - 1 if tp + fn and fp + tn else 0.0 * n,

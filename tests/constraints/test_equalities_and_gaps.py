@@ -35,6 +35,18 @@ def test_the_multiplier_of_an_equality_follows_the_formula_and_may_be_negative()
     assert above.multiplier.item() > 0 > below.multiplier.item()
 
 
+def test_a_group_whose_alarms_are_all_wrong_violates_a_bound_on_precision():
+    """It has no positives; a third group has neither positives nor alarms, and its precision is 0/0."""
+    constraint = RequirementConstraint("precision >= 0.4", groups=3)
+    logits, target = torch.tensor([1.0, -1.0, 2.0, 1.0, -1.0, -2.0]).double(), torch.tensor([1, 0, 0, 0, 0, 0])
+    group = torch.tensor([0, 0, 1, 1, 2, 2])
+    value, violation = constraint.measure(logits, target, group=group)
+    assert (value.tolist(), violation.tolist()) == ([1.0, 0.0], [0.0, 0.4])
+    constraint(logits, target, MU, group=group)
+    constraint.update(MU)
+    assert constraint.multiplier.flatten().tolist() == [0.0, pytest.approx(0.2), 0.0]
+
+
 def test_training_reaches_an_equality_from_both_sides():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2000, 2, generator=generator)

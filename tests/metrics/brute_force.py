@@ -44,7 +44,9 @@ EXACT = {
     "npv": lambda t: over(t.tn, t.tn + t.fn),
     "selection_rate": lambda t: over(t.tp + t.fp, sum(t)),
     "gmean": lambda t: over(t.tp, t.tp + t.fn) * over(t.tn, t.tn + t.fp),
-    "balanced_accuracy": lambda t: (over(t.tp, t.tp + t.fn) + over(t.tn, t.tn + t.fp)) / 2,
+    "balanced_accuracy": lambda t: over(
+        over(t.tp, t.tp + t.fn) + over(t.tn, t.tn + t.fp), (t.tp + t.fn > 0) + (t.tn + t.fp > 0)
+    ),
     "mcc": lambda t: signed_square(
         t.tp * t.tn - t.fp * t.fn, (t.tp + t.fp) * (t.tp + t.fn) * (t.tn + t.fp) * (t.tn + t.fn)
     ),

@@ -20,6 +20,7 @@ from metricfit import (
     metrics,
     parse_requirement,
 )
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.decide import best_decision
 from metricfit.losses import Mix, WeightedBCELoss
 from metricfit.losses.calling import accepted_arguments
@@ -68,6 +69,50 @@ def test_groups_without_the_needed_samples_are_left_out():
     assert metrics.recall.gap(3)(counts).item() == pytest.approx(0.2)  # the third group has no positives
     one_group = counts.map(lambda cell: cell * torch.tensor([[1.0], [0.0], [0.0]]))
     assert metrics.recall.gap(3)(one_group).item() == 0.0
+
+
+RATES = {
+    "precision": lambda tp, fp, fn, tn: (tp, tp + fp),
+    "recall": lambda tp, fp, fn, tn: (tp, tp + fn),
+    "f1": lambda tp, fp, fn, tn: (2 * tp, 2 * tp + fp + fn),
+    "fbeta(beta=2)": lambda tp, fp, fn, tn: (5 * tp, 5 * tp + fp + 4 * fn),
+    "jaccard": lambda tp, fp, fn, tn: (tp, tp + fp + fn),
+    "accuracy": lambda tp, fp, fn, tn: (tp + tn, tp + fp + fn + tn),
+    "selection_rate": lambda tp, fp, fn, tn: (tp + fp, tp + fp + fn + tn),
+    "specificity": lambda tp, fp, fn, tn: (tn, tn + fp),
+    "fpr": lambda tp, fp, fn, tn: (fp, tn + fp),
+    "fnr": lambda tp, fp, fn, tn: (fn, tp + fn),
+    "npv": lambda tp, fp, fn, tn: (tn, tn + fn),
+    "tp / (tp + fp)": lambda tp, fp, fn, tn: (tp, tp + fp),
+}
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_group_is_left_out_only_where_the_metric_is_0_over_0(name):
+    """fairlearn's differences are the same where no group is 0/0."""
+    numbers = np.random.default_rng(0).integers(0, 3, (400, 3, 4)) * [3, 2, 1, 5]
+    for groups in numbers.tolist():
+        rates = [RATES[name](*cells) for cells in groups]
+        values = [over / under for over, under in rates if under]
+        expected = max(values) - min(values) if len(values) > 1 else 0.0
+        counts = Counts(*torch.tensor(groups, dtype=torch.float64).unsqueeze(-1).unbind(1))
+        assert get_metric(name).gap(3)(counts).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_group_whose_alarms_are_all_wrong_violates_a_requirement():
+    counts = Counts(tp=[[3], [0]], fp=[[0], [4]], fn=[[1], [0]], tn=[[5], [5]])
+    for name in ("precision", "f1"):
+        assert not parse_requirement(f"{name}.gap(2) <= 0.5").holds(counts)
+
+
+def test_a_matrix_metric_leaves_out_groups_in_which_it_is_0_over_0():
+    matrices = torch.tensor([[[4.0, 1, 0], [1, 3, 1], [0, 0, 2]], [[0, 0, 0], [0, 5, 0], [0, 0, 0]], [[2, 2, 2]] * 3])
+    kappas = [get_metric("weighted_kappa")(matrix) for matrix in matrices[[0, 2]]]
+    gap = get_metric("weighted_kappa").gap(3)(ConfusionMatrix(matrices))
+    assert gap.item() == pytest.approx(float(kappas[0] - kappas[1]))
+    assert get_metric("cost_matrix(costs=[[0, 1, 2], [1, 0, 1], [2, 1, 0]])").gap(3)(
+        ConfusionMatrix(matrices)
+    ).item() == pytest.approx(8 / 9)
 
 
 def test_its_gradient_is_that_of_the_two_extreme_groups():

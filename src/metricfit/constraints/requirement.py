@@ -25,7 +25,7 @@ from metricfit.losses.threshold_setting import ThresholdSetting, keep_threshold,
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.counts_formula import CountsFormula
 from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.presence import has_samples
+from metricfit.metrics.presence import has_samples, is_measured
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.row_cost import check_of_counts
 
@@ -40,7 +40,8 @@ class RequirementConstraint(MeasuredConstraint):
     :math:`\lambda g + \mu g^2 / 2` with g = value - bound, and the multiplier may be negative. The term uses soft
     counts, the update hard counts. Each class, and with ``groups`` each group, has its own multiplier; ``average``
     first combines the classes into one value. A class or group without the samples that the metric needs, such as
-    positives for recall, adds nothing and its multiplier does not change. With several classes, a user-defined metric
+    positives for recall, adds nothing to the term. Its multiplier changes only if the metric is not 0/0: without
+    positives, precision is 0 if there are alarms. With several classes, a user-defined metric
     is assumed to need positives unless ``@metric(needs=...)`` says otherwise.
 
     Args:
@@ -251,7 +252,8 @@ class RequirementConstraint(MeasuredConstraint):
         """
         if self.seen is None:
             return None
-        return self._violations(unstack(self.seen, exclusive=self._exclusive))
+        value, measured = self._values(unstack(self.seen, exclusive=self._exclusive), hard=True)
+        return self.requirement.deviation(value), measured
 
     def clear(self) -> None:
         """Forget the counts since the last update."""
@@ -283,7 +285,7 @@ class RequirementConstraint(MeasuredConstraint):
             violations of the same shape ``(k,)``, 0 where the requirement holds.
         """
         counts = count_hard(logits, target, **self._settings(logits, target, weight, group))
-        value, measured = self._values(counts)
+        value, measured = self._values(counts, hard=True)
         violation = self.requirement.excess(value)
         violation = torch.where(self.requirement.forgives(violation), 0.0, violation)
         return value[measured], violation[measured]
@@ -310,12 +312,16 @@ class RequirementConstraint(MeasuredConstraint):
     def _all_ranks(self, counts: Counts) -> Counts:
         return counts.sum_over_ranks() if self.over_ranks else counts
 
-    def _values(self, counts: Counts) -> tuple[Tensor, Tensor]:
-        """Return the values of the metric, and whether there were samples to measure each one."""
+    def _values(self, counts: Counts, *, hard: bool = False) -> tuple[Tensor, Tensor]:
+        """Return the values of the metric, and whether there were samples to measure each one.
+
+        Hard counts without positives measure precision and F1 if there are alarms: all of these are wrong. Soft counts
+        do not, because the gradient is 0 there.
+        """
         metric = self.requirement.metric
         if not isinstance(metric, GroupGap):
             value = averaged(metric, counts, self.average, training=True)
-            return value, has_samples(metric, counts, value)
+            return value, (is_measured if hard else has_samples)(metric, counts, value)
         by_group = averaged(metric.metric, counts, self.average, training=True)
         return metric.difference(by_group, counts), metric.has_two_groups(by_group, counts)
 

@@ -37,7 +37,7 @@ def gmean(c: Counts) -> Tensor:
 
 @builtin(needs=BOTH, whole_matrix=True)
 def balanced_accuracy(c: Counts) -> Tensor:
-    """(tpr + tnr) / 2; over several classes, the mean recall of those that have samples.
+    """(tpr + tnr) / 2, the mean recall of the classes; classes without samples are left out.
 
     Example:
         >>> from metricfit import Counts, metrics
@@ -45,7 +45,8 @@ def balanced_accuracy(c: Counts) -> Tensor:
         tensor([0.7000], dtype=torch.float64)
     """
     if c.tp.shape[-1] == 1:
-        return (share(c.tp, c.fn) + share(c.tn, c.fp)) / 2
+        classes = (c.positives > 0) + 0.0 + (c.negatives > 0)
+        return ratio(share(c.tp, c.fn) + share(c.tn, c.fp), classes)
     present = (c.positives > 0).to(c.tp.dtype)
     return ratio(share(c.tp, c.fn).sum(-1), present.sum(-1))
 

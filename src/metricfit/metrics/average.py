@@ -13,10 +13,10 @@ from metricfit.core.numerics import ratio
 from metricfit.core.types import Average, ZeroDivision
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.class_subset import check_classes, class_mask
-from metricfit.metrics.empty_classes import SKIP, check_zero_division, is_undefined
+from metricfit.metrics.empty_classes import SKIP, check_zero_division
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric
-from metricfit.metrics.presence import has_samples
+from metricfit.metrics.presence import has_samples, is_undefined
 
 AVERAGES: tuple[Average, ...] = ("macro", "micro", "weighted", None)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
-from metricfit.metrics.presence import has_samples
+from metricfit.metrics.presence import is_undefined
 from metricfit.metrics.written_formula import in_brackets
 
 #: More names than this are taken for one entry per row, and a message shows no more of them.
@@ -23,8 +23,8 @@ class GroupGap(Metric):
     r"""The largest difference of a metric between two groups, :math:`\max_g M_g - \min_g M_g`. Lower is better.
 
     ``metrics.recall.gap(groups)`` makes one. It is called on counts with an axis of groups before the class axis,
-    ``(..., groups, c)``, and gives one value per class, ``(..., c)``. Groups without the samples that the metric needs,
-    such as positives for recall, are left out; with fewer than two groups left, the value is 0.
+    ``(..., groups, c)``, and gives one value per class, ``(..., c)``. Groups in which the metric is 0/0, such as recall
+    without positives, are left out; with fewer than two groups left, the value is 0.
 
     Args:
         metric: The metric that is compared between groups.
@@ -98,13 +98,13 @@ class GroupGap(Metric):
             The differences, without the axis of groups.
         """
         self._check_counts(counts)
-        present, axis = has_samples(self.metric, counts, value), -2 if value.dim() == counts.tp.dim() else -1
+        present, axis = self._is_defined(value, counts)
         largest = torch.where(present, value, -math.inf).amax(axis)
         smallest = torch.where(present, value, math.inf).amin(axis)
-        return torch.where(self.has_two_groups(value, counts), largest - smallest, 0.0)
+        return torch.where(present.sum(axis) > 1, largest - smallest, 0.0)
 
     def has_two_groups(self, value: Tensor, counts: Counts) -> Tensor:
-        """Return whether at least two groups had samples to measure the metric.
+        """Return whether the metric is defined, and not 0/0, in at least two groups.
 
         Args:
             value: As in ``difference``.
@@ -113,7 +113,15 @@ class GroupGap(Metric):
         Returns:
             Booleans, without the axis of groups.
         """
-        return has_samples(self.metric, counts, value).sum(-2 if value.dim() == counts.tp.dim() else -1) > 1
+        present, axis = self._is_defined(value, counts)
+        return present.sum(axis) > 1
+
+    def _is_defined(self, value: Tensor, counts: Counts) -> tuple[Tensor, int]:
+        """Return in which groups the metric is not 0/0, and the axis of the groups; an average if one class is not."""
+        defined = ~is_undefined(self.metric, counts)
+        return (
+            defined if defined.shape == value.shape else defined.any(-1)
+        ), -2 if value.dim() == counts.tp.dim() else -1
 
     def _check_counts(self, counts: Counts) -> None:
         if isinstance(counts, Counts) and (counts.tp.dim() < 2 or counts.tp.shape[-2] != self.groups):

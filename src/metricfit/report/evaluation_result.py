@@ -9,7 +9,7 @@ import pandas as pd
 
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
-from metricfit.metrics.empty_classes import is_undefined
+from metricfit.metrics.presence import is_undefined
 from metricfit.report.findings import better_without_model, judged_requirements, requirements_on
 from metricfit.report.model_decisions import (
     class_numbers,

@@ -12,10 +12,11 @@ from metricfit.core.types import ScalarAverage, ZeroDivision
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.class_subset import check_classes
-from metricfit.metrics.empty_classes import SKIP, check_zero_division, is_undefined
+from metricfit.metrics.empty_classes import SKIP, check_zero_division
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.image_average import has_pixels, join_images, mean_of_images, weigh_images
 from metricfit.metrics.metric import Metric
+from metricfit.metrics.presence import is_undefined
 
 
 @dataclass(frozen=True)

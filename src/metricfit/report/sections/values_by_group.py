@@ -14,7 +14,7 @@ from metricfit.core.types import ScalarAverage
 from metricfit.decide.costs.cost_decisions import interval_of_costs
 from metricfit.decide.costs.row_costs import RowCosts
 from metricfit.metrics import Metric, averaged
-from metricfit.metrics.empty_classes import is_undefined
+from metricfit.metrics.presence import is_undefined
 from metricfit.report import formatting
 from metricfit.report.page import Section
 from metricfit.stats.multinomial import percentile_interval
