@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks.tables import Line, NotMeasuredHere, Setting, Table
 from benchmarks.timing import Work, interleaved_minima
-from metricfit.losses import AdversarialLoss
+from metricfit_papers import AdversarialLoss
 
 SIZES = (20, 25, 128)
 #: Spread of the logits: early in training, and later.

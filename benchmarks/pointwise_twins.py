@@ -17,7 +17,8 @@ from benchmarks.passes import Loss, timed_losses
 from benchmarks.pointwise import focal
 from benchmarks.tables import Line, Setting, Table
 from metricfit import SurrogateFBetaLoss
-from metricfit.losses import FocalLoss, MAELoss, MarginLoss, MSFELoss, WeightedBCELoss, WeightedCrossEntropyLoss
+from metricfit.losses import FocalLoss, MAELoss, MarginLoss, MSFELoss, WeightedBCELoss
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 
 SIZES = {32: "32", 1024: "1,024", 2**20: "2^20", 2**26: "2^26"}
 CLASSES = 10

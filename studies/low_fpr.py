@@ -25,7 +25,8 @@ from joblib import Parallel, delayed
 from torch import Tensor
 
 from metricfit.constraints import AugmentedLagrangian, RankingConstraint
-from metricfit.losses import FocalLoss, Mix, PairHingeLoss, PairSquareLoss, PartialAUCLoss, WeightedBCELoss
+from metricfit.losses import FocalLoss, Mix, PairHingeLoss, PairSquareLoss, WeightedBCELoss
+from metricfit.losses.ranking import PartialAUCLoss
 from studies.stacked_networks import RATES, STEPS, Loss, Splits, Stack, append, finished, make_splits, train
 
 CELLS = Path("runs") / "low_fpr.jsonl"

@@ -37,7 +37,8 @@ from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.decision_choice import choose_without_intervals
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.offsets import best_offsets
-from metricfit.losses import Mix, WeightedCrossEntropyLoss
+from metricfit.losses import Mix
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from studies.common import fill, table
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from metricfit import MetricLoss, RunningCounts, SurrogateFBetaLoss
-from metricfit.losses import DeadGradientWarning, Mix, WeightedBCELoss
+from metricfit.losses import Mix, WeightedBCELoss
+from metricfit.losses.gradient_watch import DeadGradientWarning
 from metricfit.train import fit_population
 from studies.common import F1, Problem, f1_scores, network, options, problem, publish, spread, table
 

@@ -22,7 +22,8 @@ import torch
 from torch import nn
 
 from metricfit import Counts, MetricLoss, metrics, steps
-from metricfit.losses import DeadGradientWarning, Mix
+from metricfit.losses import Mix
+from metricfit.losses.gradient_watch import DeadGradientWarning
 from metricfit.train import start_at_prior
 from studies.common import F1, Population, Problem, network, options, problem, publish, spread, table
 

@@ -39,12 +39,9 @@ NAMES = {
         WorstRows examine_table
     """,
     "metricfit.losses": """
-        AdditiveLoss AdversarialLoss AveragePrecisionLoss ClassBalanced DeadGradientWarning
-        EffectiveNumberBCELoss FocalLoss GeneralizedCrossEntropyLoss LDAMLoss LogitAdjustedLoss
-        LovaszLoss MAELoss MBAUCLoss MSFELoss MarginLoss MetricLoss Mix MulticlassSurrogateLoss OneHotTargetWarning
-        PairHingeLoss PairSquareLoss PartialAUCLoss RunningCounts SoftAUROCLoss StalledLossWarning
-        SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss WeightedCrossEntropyLoss
-        backward_in_chunks
+        AveragePrecisionLoss ClassBalanced EffectiveNumberBCELoss FocalLoss LDAMLoss LogitAdjustedLoss LovaszLoss
+        MAELoss MBAUCLoss MSFELoss MarginLoss MetricLoss Mix PairHingeLoss PairSquareLoss RunningCounts SoftAUROCLoss
+        SurrogateFBetaLoss WMWLoss WeightedBCELoss
     """,
     "metricfit.metrics": """
         Accumulator BinnedScores GroupGap MatrixMetric MatrixMetricFactory Metric MetricFactory PerLabel RankingMetric

@@ -15,9 +15,9 @@ from metricfit.losses import (
     MAELoss,
     MarginLoss,
     MSFELoss,
-    SurrogateTverskyLoss,
     WeightedBCELoss,
 )
+from metricfit.losses.surrogate import SurrogateTverskyLoss
 
 LOSSES = {
     "metric": MetricLoss("f1"),

@@ -6,7 +6,6 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, Counts, best_threshold, metrics, parse_requirement
 from metricfit.constraints import RequirementConstraint
-from metricfit.losses import AdversarialLoss
 from metricfit.metrics import Requirement
 
 MU = torch.tensor(0.5, dtype=torch.float64)
@@ -87,12 +86,6 @@ def test_a_threshold_meets_an_equality_within_its_tolerance():
     assert metrics.recall(Counts.from_labels(scores >= best.threshold, target)).item() == pytest.approx(0.5)
     with pytest.raises(ValueError, match=r"no threshold gives recall == 0.55; the nearest recall that is reachable"):
         best_threshold(scores, target, "precision", "recall == 0.55")
-
-
-def test_the_adversarial_game_refuses_equalities_and_gaps():
-    for requirement in ("recall == 0.5", "recall.gap(2) <= 0.1"):
-        with pytest.raises(ValueError, match="AugmentedLagrangian takes equalities and gaps"):
-            AdversarialLoss("precision", subject_to=requirement)
 
 
 def test_a_gap_has_one_multiplier_and_takes_its_groups_from_the_metric():

@@ -16,11 +16,11 @@ from metricfit.losses import (
     MAELoss,
     MarginLoss,
     MSFELoss,
-    SurrogateTverskyLoss,
     WeightedBCELoss,
-    WeightedCrossEntropyLoss,
 )
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.losses.pointwise import PointwiseLoss
+from metricfit.losses.surrogate import SurrogateTverskyLoss
 
 LOSSES = {
     "bce": WeightedBCELoss(3.0),

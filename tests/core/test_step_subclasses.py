@@ -10,6 +10,7 @@ from metricfit import Counts, MetricLoss, losses, metrics, steps
 from metricfit.core.kernels import binary_cpu as cpu_kernel
 from metricfit.core.kernels import binary_triton as triton_kernel
 from metricfit.core.steps import ClosedFormStep
+from metricfit.losses.accumulation import backward_in_chunks
 
 X = torch.tensor([2.0, -1.0, 0.3, -0.2])
 Y = torch.tensor([1, 0, 1, 0])
@@ -142,7 +143,7 @@ class PenalisedMix(losses.Mix):
 )
 def test_chunks_refuse_a_loss_that_overrides_only_forward(loss):
     with pytest.raises(TypeError, match="overrides forward"):
-        losses.backward_in_chunks(torch.nn.Identity(), loss, [(X, Y)])
+        backward_in_chunks(torch.nn.Identity(), loss, [(X, Y)])
 
 
 class PenalisedError(losses.MAELoss):
@@ -164,7 +165,7 @@ def test_a_loss_that_also_overrides_its_statistics_is_accepted():
             return super().statistics(2 * logits, target, weight)
 
     x = X.clone().requires_grad_()
-    value = losses.backward_in_chunks(torch.nn.Identity(), Consistent("f1"), [(x, Y)])
+    value = backward_in_chunks(torch.nn.Identity(), Consistent("f1"), [(x, Y)])
     torch.testing.assert_close(value, MetricLoss("f1")(2 * X, Y))
 
 

@@ -6,7 +6,6 @@ from two_processes import found_by_ranks
 
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.losses import (
-    AdversarialLoss,
     AveragePrecisionLoss,
     ClassBalanced,
     EffectiveNumberBCELoss,
@@ -18,12 +17,13 @@ from metricfit.losses import (
     MSFELoss,
     PairHingeLoss,
     PairSquareLoss,
-    PartialAUCLoss,
     SoftAUROCLoss,
     SurrogateFBetaLoss,
     WeightedBCELoss,
     WMWLoss,
 )
+from metricfit.losses.ranking import PartialAUCLoss
+from metricfit_papers import AdversarialLoss
 
 FEATURES = 4
 #: What a rank holds: its number of samples, and none at all in the last.

@@ -5,15 +5,8 @@ import torch
 from two_processes import RANKS, flat_gradient, found_by_ranks
 
 from metricfit import MetricLoss, RunningCounts, steps
-from metricfit.losses import (
-    LDAMLoss,
-    LogitAdjustedLoss,
-    LovaszLoss,
-    Mix,
-    MSFELoss,
-    WeightedBCELoss,
-    backward_in_chunks,
-)
+from metricfit.losses import LDAMLoss, LogitAdjustedLoss, LovaszLoss, Mix, MSFELoss, WeightedBCELoss
+from metricfit.losses.accumulation import backward_in_chunks
 
 ROUNDS, FEATURES, CLASSES, N = 3, 4, 3, 13
 DECAY = 0.9
@@ -171,7 +164,9 @@ def test_gradient_is_that_of_the_whole_batch(ranks, name, memory, chunked):
             assert expected.abs().max() > 1e-4
 
 
-@pytest.mark.filterwarnings("ignore::metricfit.losses.DeadGradientWarning")  # one class alone has no kappa
+@pytest.mark.filterwarnings(
+    "ignore::metricfit.losses.gradient_watch.DeadGradientWarning"
+)  # one class alone has no kappa
 @pytest.mark.parametrize("name", LOSSES)
 def test_separate_losses_of_the_shards_would_be_wrong(name):
     """So that the test above can fail."""

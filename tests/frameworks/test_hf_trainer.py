@@ -5,7 +5,7 @@ import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
 from metricfit import Counts, MetricLoss, metrics
-from metricfit.losses import backward_in_chunks
+from metricfit.losses.accumulation import backward_in_chunks
 from metricfit.metrics import Accumulator, BinnedScores
 
 transformers = pytest.importorskip("transformers")

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from metricfit import Counts, MetricLoss, RunningCounts, metrics
 from metricfit.integrations import as_torchmetrics
-from metricfit.losses import backward_in_chunks
+from metricfit.losses.accumulation import backward_in_chunks
 from metricfit.metrics import Accumulator
 
 lightning = pytest.importorskip("lightning")

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from metricfit.constraints import AugmentedLagrangian, RankingConstraint
-from metricfit.losses import MetricLoss, SoftAUROCLoss, WeightedBCELoss, WeightedCrossEntropyLoss, WMWLoss
+from metricfit.losses import MetricLoss, SoftAUROCLoss, WeightedBCELoss, WMWLoss
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.steps import Linear
 from metricfit.train import Stage, fit_population
 from metricfit.train.engine import stacked_models
@@ -105,7 +106,7 @@ def test_betas_of_classes_can_be_captured() -> None:
             )
 
 
-@pytest.mark.filterwarnings("ignore::metricfit.losses.DeadGradientWarning")
+@pytest.mark.filterwarnings("ignore::metricfit.losses.gradient_watch.DeadGradientWarning")
 def test_dropout_differs_from_step_to_step_and_member_to_member() -> None:
     class Noisy(nn.Module):
         def __init__(self) -> None:

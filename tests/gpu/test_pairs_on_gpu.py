@@ -7,7 +7,8 @@ from waiting import forbid_waiting
 
 from metricfit import RankingConstraint
 from metricfit.core.kernels import pair_means, pairs, pairs_sorted, pairs_triton
-from metricfit.losses import AveragePrecisionLoss, MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, WMWLoss
+from metricfit.losses import AveragePrecisionLoss, MBAUCLoss, PairHingeLoss, PairSquareLoss, WMWLoss
+from metricfit.losses.ranking import PartialAUCLoss
 
 pytestmark = [
     pytest.mark.gpu,

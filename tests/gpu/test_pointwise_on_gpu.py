@@ -5,7 +5,8 @@ import torch
 
 from metricfit import SurrogateFBetaLoss
 from metricfit.core.kernels import pointwise_triton
-from metricfit.losses import FocalLoss, MAELoss, MarginLoss, MSFELoss, SurrogateTverskyLoss, WeightedBCELoss
+from metricfit.losses import FocalLoss, MAELoss, MarginLoss, MSFELoss, WeightedBCELoss
+from metricfit.losses.surrogate import SurrogateTverskyLoss
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,7 +7,9 @@ import torch
 
 from metricfit import MetricLoss, steps
 
-pytestmark = pytest.mark.filterwarnings("ignore::metricfit.losses.DeadGradientWarning")  # some of these are dead
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::metricfit.losses.gradient_watch.DeadGradientWarning"
+)  # some of these are dead
 
 MIXED = [1, 0, 0, 1, 0, 1]
 MODERATE = {

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from metricfit import AugmentedLagrangian, Counts, MetricLoss, losses, metrics, steps
+from metricfit import AugmentedLagrangian, Counts, MetricLoss, metrics, steps
 from metricfit.core.numerics import ratio, root, share
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 
-pytestmark = pytest.mark.filterwarnings("ignore::metricfit.losses.DeadGradientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::metricfit.losses.gradient_watch.DeadGradientWarning")
 
 GAPS = [60, 80, 87, 93, 100, 103, 106, 200, 1e4]
 LABELS = torch.tensor([0, 0, 1, 2])
@@ -62,7 +63,7 @@ def test_a_large_beta_at_large_logits_has_finite_gradients(dtype, far, target):
 @pytest.mark.parametrize("gap", GAPS)
 def test_requirements_have_finite_gradients(requirement, gap):
     logits = classes(gap)
-    loss = AugmentedLagrangian(losses.WeightedCrossEntropyLoss(), [requirement], mu=100.0)
+    loss = AugmentedLagrangian(WeightedCrossEntropyLoss(), [requirement], mu=100.0)
     check_finite(loss(logits, LABELS), logits)
     loss.update()
     logits = classes(gap)

@@ -12,9 +12,9 @@ from metricfit.losses import (
     MAELoss,
     MBAUCLoss,
     MSFELoss,
-    SurrogateTverskyLoss,
     WeightedBCELoss,
 )
+from metricfit.losses.surrogate import SurrogateTverskyLoss
 
 
 def batch(positives, n=100):

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from metricfit import MetricLoss, steps
-from metricfit.losses import DeadGradientWarning, Mix, WeightedBCELoss
+from metricfit.losses import Mix, WeightedBCELoss
+from metricfit.losses.gradient_watch import DeadGradientWarning
 
 TARGET = torch.tensor([1, 0, 0, 0, 1, 0, 0, 0])
 AT_P_001 = torch.full((8,), -4.595)

@@ -8,6 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, steps
 from metricfit.errors import InvalidStateError
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 
 BCE = losses.WeightedBCELoss()
 
@@ -40,7 +41,7 @@ CLASSES = {
     "identity": lambda: MetricLoss("f1", step=steps.Identity()),
     "kappa": lambda: MetricLoss("weighted_kappa(power=2)"),
     "memory of classes": lambda: MetricLoss("f1", memory=RunningCounts(0.8)),
-    "cross-entropy": lambda: losses.WeightedCrossEntropyLoss(),
+    "cross-entropy": lambda: WeightedCrossEntropyLoss(),
 }
 
 

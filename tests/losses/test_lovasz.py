@@ -9,7 +9,7 @@ from sklearn.metrics import jaccard_score
 from metricfit.core.validation import DivergedError
 from metricfit.errors import InvalidValueError
 from metricfit.losses import LovaszLoss
-from metricfit.losses.lovasz import lovasz_extension
+from metricfit.losses.segmentation import lovasz_extension
 
 
 def random(*shape, seed=0):

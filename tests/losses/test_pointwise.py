@@ -20,13 +20,13 @@ from metricfit.losses import (
     MSFELoss,
     PairHingeLoss,
     PairSquareLoss,
-    PartialAUCLoss,
     SoftAUROCLoss,
-    SurrogateTverskyLoss,
     WeightedBCELoss,
-    WeightedCrossEntropyLoss,
     WMWLoss,
 )
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
+from metricfit.losses.ranking import PartialAUCLoss
+from metricfit.losses.surrogate import SurrogateTverskyLoss
 
 
 def s(x):

@@ -9,8 +9,8 @@ from sklearn.datasets import make_classification
 from torch import nn
 
 from metricfit import MetricLoss, RunningCounts
-from metricfit.losses import Mix, StalledLossWarning
-from metricfit.losses.gradient_watch import STALL_AT
+from metricfit.losses import Mix
+from metricfit.losses.gradient_watch import STALL_AT, StalledLossWarning
 
 
 def stalled(caught):

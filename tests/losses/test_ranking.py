@@ -16,12 +16,12 @@ from metricfit.losses import (
     Mix,
     PairHingeLoss,
     PairSquareLoss,
-    PartialAUCLoss,
     SoftAUROCLoss,
     WeightedBCELoss,
     WMWLoss,
-    backward_in_chunks,
 )
+from metricfit.losses.accumulation import backward_in_chunks
+from metricfit.losses.ranking import PartialAUCLoss
 
 LOSSES = {
     "hinge": (PairHingeLoss(margin=1.5, power=1), lambda a, b: max(0.0, 1.5 - (a - b)), False),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from metricfit import MetricLoss, steps
-from metricfit.losses import backward_in_chunks
+from metricfit.losses.accumulation import backward_in_chunks
 
 
 def images(c=4, n=3, seed=0):

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from metricfit import Counts, MetricLoss, SurrogateFBetaLoss, metrics, steps
-from metricfit.losses import ClassBalanced, MAELoss, SurrogateTverskyLoss, WeightedBCELoss
+from metricfit.losses import ClassBalanced, MAELoss, WeightedBCELoss
+from metricfit.losses.surrogate import SurrogateTverskyLoss
 from metricfit.metrics import fbeta, tversky
 
 BETAS, PRIORS = (0.5, 1.0, 2.0), (0.01, 0.3, 0.5, 0.9)

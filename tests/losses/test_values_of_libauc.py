@@ -10,7 +10,8 @@ positives.
 import pytest
 import torch
 
-from metricfit.losses import AveragePrecisionLoss, PartialAUCLoss
+from metricfit.losses import AveragePrecisionLoss
+from metricfit.losses.ranking import PartialAUCLoss
 
 X = [0.9, -0.3, 0.4, 1.2, -0.8, 0.1, 0.55, -0.15, 0.7, -1.1]
 Y = torch.tensor([1, 0, 1, 0, 0, 1, 0, 0, 1, 0])

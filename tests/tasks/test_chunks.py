@@ -15,8 +15,8 @@ from metricfit.losses import (
     Mix,
     MSFELoss,
     WeightedBCELoss,
-    backward_in_chunks,
 )
+from metricfit.losses.accumulation import backward_in_chunks
 
 FEATURES, N = 5, 23
 CUTS = {"uneven": [9, 13, 1], "even": [12, 11], "one": [23], "singles": [1] * 23}

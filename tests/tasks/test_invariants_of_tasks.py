@@ -7,7 +7,9 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from metricfit import Counts, MetricLoss, metrics, steps
 
-pytestmark = pytest.mark.filterwarnings("ignore::metricfit.losses.DeadGradientWarning")  # some batches here are dead
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::metricfit.losses.gradient_watch.DeadGradientWarning"
+)  # some batches here are dead
 
 
 # The twins' whole matrix is of exclusive classes; of multilabel counts see test_scikit_learn_averages.

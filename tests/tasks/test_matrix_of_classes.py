@@ -17,13 +17,15 @@ from metricfit import (
     RunningCounts,
     evaluate,
     get_metric,
-    losses,
     metrics,
     parse_requirement,
     steps,
 )
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counting import count_hard, count_labels, count_soft
+from metricfit.losses.accumulation import backward_in_chunks
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
+from metricfit.losses.gradient_watch import StalledLossWarning
 from metricfit.metrics import averaged
 
 COSTS = [[0, 1, 2, 5], [3, 0, 1, 2], [7, 2, -1, 1], [20, 9, 4, 0]]
@@ -178,9 +180,7 @@ def test_the_memory_adds_matrices_and_survives_a_checkpoint():
 def test_chunks_have_the_gradient_of_the_whole_batch(metric):
     given = twins.make("multiclass", 30, dtype=torch.float64)
     model = torch.nn.Linear(4, 4, dtype=torch.float64)
-    losses.backward_in_chunks(
-        model, MetricLoss(metric), zip(given.logits.split(11), given.target.split(11), strict=True)
-    )
+    backward_in_chunks(model, MetricLoss(metric), zip(given.logits.split(11), given.target.split(11), strict=True))
     chunked, model.weight.grad = model.weight.grad, None
     MetricLoss(metric)(model(given.logits), given.target).backward()
     torch.testing.assert_close(chunked, model.weight.grad)
@@ -304,7 +304,7 @@ def test_counts_without_the_matrix_are_refused():
 )
 def test_a_requirement_on_the_matrix_moves_its_multiplier(text):
     given = twins.make("multiclass", 40, 3)
-    loss = AugmentedLagrangian(losses.WeightedCrossEntropyLoss(), [text], mu=0.5)
+    loss = AugmentedLagrangian(WeightedCrossEntropyLoss(), [text], mu=0.5)
     x = given.logits.requires_grad_()
     loss(x, given.target).backward()
     assert x.grad.isfinite().all()
@@ -341,8 +341,8 @@ def call_often(loss, batches, target):
 
 def test_a_loss_that_stalls_or_gives_up_a_class_says_so():
     metric, target = metrics.weighted_kappa(power=2), torch.tensor([0, 1, 2, 3])
-    with pytest.warns(losses.StalledLossWarning, match="it started at"):
+    with pytest.warns(StalledLossWarning, match="it started at"):
         call_often(MetricLoss(metric), [torch.zeros(4, 4)] * 128, target)
     without_class_3 = 20.0 * torch.tensor([[1.0, 0, 0, -1], [0, 1, 0, -1], [0, 0, 1, -1], [0, 0, 1, -1]])
-    with pytest.warns(losses.StalledLossWarning, match="class 3 of 4 is hardly ever predicted"):
+    with pytest.warns(StalledLossWarning, match="class 3 of 4 is hardly ever predicted"):
         call_often(MetricLoss(metric), [torch.zeros(4, 4)] * 10 + [without_class_3] * 118, target)

@@ -8,7 +8,8 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, Counts, MetricLoss, evaluate, fit
 from metricfit.constraints import RankingConstraint, RequirementConstraint
-from metricfit.losses import FocalLoss, Mix, OneHotTargetWarning, WeightedBCELoss
+from metricfit.core.class_shares import OneHotTargetWarning
+from metricfit.losses import FocalLoss, Mix, WeightedBCELoss
 from metricfit.train import fit_population
 
 CLASSES = 3

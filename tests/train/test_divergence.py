@@ -9,7 +9,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from metricfit import AugmentedLagrangian, MetricLoss, losses, steps
-from metricfit.losses import DeadGradientWarning, WeightedBCELoss
+from metricfit.losses import WeightedBCELoss
+from metricfit.losses.gradient_watch import DeadGradientWarning
 from metricfit.train import NotFiniteError, Stage, fit, fit_population
 
 

@@ -6,7 +6,8 @@ from sklearn.metrics import f1_score
 from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, evaluate, fit
-from metricfit.losses import Mix, WeightedCrossEntropyLoss
+from metricfit.losses import Mix
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.metrics import PerLabel
 from metricfit.train import Monitor
 

@@ -1,44 +1,37 @@
-"""Losses of logits: any metric of counts, surrogates, weighted cross-entropies, losses over pairs, and sums of them."""
+"""Losses of logits: any metric of counts, surrogates, weighted cross-entropies, losses over pairs, and sums of them.
 
-from metricfit.core.class_shares import OneHotTargetWarning
-from metricfit.losses.accumulation import backward_in_chunks
-from metricfit.losses.adversarial.adversarial_loss import AdversarialLoss
-from metricfit.losses.base import AdditiveLoss
-from metricfit.losses.class_surrogates import GeneralizedCrossEntropyLoss, MulticlassSurrogateLoss
+The modules hold more: `surrogate` the Tversky form, `ranking` a part of the ROC curve's area, `cross_entropy` the
+plain form with weights, `base` what a loss of sums derives from, `accumulation` the backward pass in chunks.
+"""
+
 from metricfit.losses.combine import ClassBalanced, Mix
-from metricfit.losses.cross_entropy import (
-    EffectiveNumberBCELoss,
-    FocalLoss,
-    MarginLoss,
-    WeightedBCELoss,
-    WeightedCrossEntropyLoss,
-)
-from metricfit.losses.gradient_watch import DeadGradientWarning, StalledLossWarning
-from metricfit.losses.long_tail import LDAMLoss, LogitAdjustedLoss
-from metricfit.losses.lovasz import LovaszLoss
+from metricfit.losses.cross_entropy import LDAMLoss, LogitAdjustedLoss
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.metric_loss import MetricLoss
-from metricfit.losses.probability_errors import MAELoss, MSFELoss
+from metricfit.losses.pointwise import (
+    EffectiveNumberBCELoss,
+    FocalLoss,
+    MAELoss,
+    MarginLoss,
+    MSFELoss,
+    WeightedBCELoss,
+)
 from metricfit.losses.ranking import (
     AveragePrecisionLoss,
     MBAUCLoss,
     PairHingeLoss,
     PairSquareLoss,
-    PartialAUCLoss,
     SoftAUROCLoss,
     WMWLoss,
 )
-from metricfit.losses.surrogate import SurrogateFBetaLoss, SurrogateTverskyLoss
+from metricfit.losses.segmentation import LovaszLoss
+from metricfit.losses.surrogate import SurrogateFBetaLoss
 
 __all__ = [
-    "AdditiveLoss",
-    "AdversarialLoss",
     "AveragePrecisionLoss",
     "ClassBalanced",
-    "DeadGradientWarning",
     "EffectiveNumberBCELoss",
     "FocalLoss",
-    "GeneralizedCrossEntropyLoss",
     "LDAMLoss",
     "LogitAdjustedLoss",
     "LovaszLoss",
@@ -48,18 +41,11 @@ __all__ = [
     "MarginLoss",
     "MetricLoss",
     "Mix",
-    "MulticlassSurrogateLoss",
-    "OneHotTargetWarning",
     "PairHingeLoss",
     "PairSquareLoss",
-    "PartialAUCLoss",
     "RunningCounts",
     "SoftAUROCLoss",
-    "StalledLossWarning",
     "SurrogateFBetaLoss",
-    "SurrogateTverskyLoss",
     "WMWLoss",
     "WeightedBCELoss",
-    "WeightedCrossEntropyLoss",
-    "backward_in_chunks",
 ]

@@ -31,8 +31,8 @@ def backward_in_chunks(model: Callable[[Any], Tensor], loss: nn.Module, chunks: 
 
     Args:
         model: Called as ``model(inputs)``; returns logits.
-        loss: An AdditiveLoss, which is every loss of this library except the hinge losses over pairs and
-            AdversarialLoss, or a Mix of such losses. ``fit(accumulate=)`` does the same for any loss, but keeps all
+        loss: An AdditiveLoss, which is every loss of this library except the hinge losses over pairs, or a
+            Mix of such losses. ``fit(accumulate=)`` does the same for any loss, but keeps all
             logits in memory.
         chunks: ``(inputs, target)`` or ``(inputs, target, weight)`` of each chunk. An iterator is read once, and its
             chunks are kept in memory.

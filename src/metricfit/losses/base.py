@@ -1,8 +1,8 @@
-"""AdditiveLoss: losses that are functions of sums over samples.
+"""The base classes of losses: of a batch, of columns of logits, and of sums over samples.
 
-The sums are called statistics: Counts for a metric, or a tensor with a weighted sum and a sum of weights for a mean.
-The statistics of several processes, or of several batches, are added before the function is applied to them. The
-loss and its gradient are therefore those of the whole batch, which the average of several losses is not.
+The sums of an AdditiveLoss are called statistics: Counts for a metric, or a tensor with a weighted sum and a sum of
+weights for a mean. The statistics of several processes, or of several batches, are added before the function is applied
+to them. The loss and its gradient are therefore those of the whole batch, which the average of several losses is not.
 
 Statistics contain all that ``value`` needs, so that another loss with the same settings gives the same value.
 """
@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from metricfit.core.canonical_batch import Columns
 from metricfit.core.counts import Counts
 from metricfit.core.distributed import number_of_ranks, sum_over_ranks
-from metricfit.errors import InvalidTypeError
+from metricfit.core.tasks import check_task, columns
+from metricfit.core.types import Task
+from metricfit.core.validation import check_finite, looks_at_values
+from metricfit.errors import InvalidTypeError, InvalidValueError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -54,7 +58,25 @@ class Loss(nn.Module):
         return super().__new__(cls)
 
 
-class AdditiveLoss(Loss, ABC):
+class BatchLoss(Loss):
+    """A loss of a whole batch, which in a distributed run is the batch of all ranks.
+
+    Args:
+        sync: In a distributed run, take the samples of all ranks together: in training mode with gradients enabled, so
+            that validation on one rank never waits for the others.
+    """
+
+    def __init__(self, *, sync: bool) -> None:
+        super().__init__()
+        self.sync = sync
+
+    @property
+    def spans_ranks(self) -> bool:
+        """Whether the batch of this call is the batch of all ranks."""
+        return self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1
+
+
+class AdditiveLoss(BatchLoss, ABC):
     """Base class of losses ``value(statistics)`` whose statistics are sums over samples.
 
     With ``sync`` the statistics are summed over the ranks of a distributed run, in training mode with gradients
@@ -73,10 +95,6 @@ class AdditiveLoss(Loss, ABC):
         >>> SquaredError(sync=True)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
         tensor(0.2500)
     """
-
-    def __init__(self, *, sync: bool) -> None:
-        super().__init__()
-        self.sync = sync
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch.
@@ -124,9 +142,72 @@ class AdditiveLoss(Loss, ABC):
         Returns:
             Statistics of the same shape.
         """
-        if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
+        if self.spans_ranks:
             return statistics.sum_over_ranks() if isinstance(statistics, Counts) else sum_over_ranks(statistics)
         return statistics
+
+
+class ColumnLoss(BatchLoss):
+    """Base class of losses of binary or multilabel logits, in which each column is a separate binary problem.
+
+    Args:
+        task: "binary" or "multilabel", if the shapes do not determine it, as for masks ``(n, c, h, w)`` that may
+            overlap.
+        ignore_index: Samples, pixels or entries with this target are ignored.
+        sync: In a distributed run, take the samples of all ranks together.
+
+    Raises:
+        ValueError: If the task is "multiclass" or unknown.
+    """
+
+    #: The losses to use for exclusive classes instead, for messages.
+    _for_classes = "WeightedCrossEntropyLoss or MetricLoss"
+
+    def __init__(self, *, task: Task | None = None, ignore_index: int | None = None, sync: bool = True) -> None:
+        super().__init__(sync=sync)
+        check_task(task)
+        if task == "multiclass":
+            raise InvalidValueError(
+                f"{type(self).__name__} is for binary or multilabel logits, got task='multiclass'; for classes that "
+                f"exclude each other use {self._for_classes}"
+            )
+        self.task, self.ignore_index = task, ignore_index
+
+    def columns(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Columns:
+        """Return the batch as columns; ignored samples have weight 0.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+
+        Returns:
+            Logits, target and weight of shape ``(c, n)``.
+        """
+        return columns(
+            logits,
+            target,
+            weight,
+            type(self).__name__,
+            task=self.task,
+            ignore_index=self.ignore_index,
+            for_classes=self._for_classes,
+        )
+
+
+def weights_by_class(batch: Columns) -> tuple[Tensor, Tensor]:
+    """Return the weight of each sample as a positive and as a negative, both ``(c, n)``."""
+    positive, negative = batch.target, 1 - batch.target
+    if batch.weight is None:
+        return positive, negative
+    return batch.weight * positive, batch.weight * negative
+
+
+def check_statistics(statistics: Tensor, logits: Tensor) -> Tensor:
+    """Return the statistics; raise an error that explains the cause if they are not finite and values are checked."""
+    if looks_at_values(logits, None):
+        check_finite(statistics.detach(), logits)
+    return statistics
 
 
 def check_parts(loss: nn.Module, owner: str, parts: tuple[str, ...], whole: tuple[str, ...] = ("forward",)) -> None:

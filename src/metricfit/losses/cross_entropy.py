@@ -1,74 +1,21 @@
-"""Cross-entropy in its weighted forms: by class, by effective number of samples, by difficulty, and with a margin.
-
-In the formulas x is a logit, p = sigmoid(x) and y the label.
-"""
+"""Cross-entropy of exclusive classes with weights of samples, and for long tails: shifted by how rare each class is."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, softplus
+from torch.nn.functional import cross_entropy
 
-from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.core.numerics import counting_dtype, has_storage, ratio
 from metricfit.core.tasks import spread_weight
-from metricfit.core.types import Task
 from metricfit.core.validation import check_labels, check_tensors, check_weight, looks_at_values, refuse_tracing
-from metricfit.errors import InvalidValueError
-from metricfit.losses.base import AdditiveLoss
-from metricfit.losses.pointwise import PointwiseLoss, check_nonnegative, check_statistics
-
-
-class WeightedBCELoss(PointwiseLoss):
-    r"""Binary cross-entropy with a factor on the term of the positives.
-
-    .. math:: l = -c\, y \log p - (1-y) \log(1-p)
-
-    With :math:`c = 1` it is plain cross-entropy, and unlike torch's loss it accepts one weight per sample.
-
-    Args:
-        positive_weight: The factor c, at least 0.
-        task: "binary" or "multilabel", if the shapes do not determine it.
-        ignore_index: Samples with this target are ignored.
-        sync: In a distributed run, take the mean over the samples of all ranks.
-
-    Raises:
-        ValueError: If ``positive_weight`` is negative or not finite.
-
-    Example:
-        >>> WeightedBCELoss(positive_weight=2.0)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
-        tensor(1.0397)
-    """
-
-    def __init__(
-        self,
-        positive_weight: float = 1.0,
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = False,
-    ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
-        self.positive_weight = check_nonnegative("WeightedBCELoss", "positive_weight", positive_weight)
-
-    def of_positive(self, logits: Tensor) -> Tensor:
-        """Return -c log p."""
-        return self.positive_weight * softplus(-logits)
-
-    def of_negative(self, logits: Tensor) -> Tensor:
-        """Return -log(1 - p)."""
-        return softplus(logits)
-
-    def closed_form(self) -> PointwiseForm:
-        """Return cross-entropy with the weight of the positives."""
-        return PointwiseForm("cross_entropy", self.positive_weight)
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"positive_weight={self.positive_weight:g}"
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.losses.base import AdditiveLoss, check_statistics
 
 
 class WeightedCrossEntropyLoss(AdditiveLoss):
@@ -195,158 +142,167 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         return "" if self.ignore_index == -100 else f"ignore_index={self.ignore_index}"
 
 
-class EffectiveNumberBCELoss(WeightedBCELoss):
-    r"""Cross-entropy with the classes weighted by their effective number of samples. Cui et al. 2019.
+class _ShiftedCrossEntropy(WeightedCrossEntropyLoss):
+    """Cross-entropy of shifted logits; the shifts follow from the class counts of the training set."""
 
-    .. math:: l = -\frac{1-\beta}{1-\beta^{n_1}}\, y \log p - \frac{1-\beta}{1-\beta^{n_0}}\, (1-y) \log(1-p)
+    shifts: Tensor
 
-    for :math:`n_0` negatives and :math:`n_1` positives in the training set.
-
-    Args:
-        beta: From 0, for equal weights, to below 1; the weights tend to the inverse class sizes as beta tends to 1.
-        class_counts: The numbers of negatives and positives in the training set.
-        task: "binary" or "multilabel", if the shapes do not determine it.
-        ignore_index: Samples with this target are ignored.
-        sync: In a distributed run, take the mean over the samples of all ranks.
-
-    Raises:
-        ValueError: If beta is out of range, or ``class_counts`` are not two numbers of at least 1.
-
-    Example:
-        >>> EffectiveNumberBCELoss(beta=0.99, class_counts=(90, 10))
-        EffectiveNumberBCELoss(beta=0.99, class_counts=(90, 10))
-    """
-
-    def __init__(
-        self,
-        beta: float,
-        class_counts: Sequence[int],
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = False,
-    ) -> None:
-        if not 0.0 <= beta < 1.0:
-            raise InvalidValueError(f"EffectiveNumberBCELoss needs 0 <= beta < 1, got {beta}")
-        if len(class_counts) != 2 or min(class_counts) < 1:
+    def __init__(self, class_counts: Sequence[float], *, ignore_index: int, sync: bool) -> None:
+        super().__init__(ignore_index=ignore_index, sync=sync)
+        try:
+            counts = [float(count) for count in class_counts]
+        except (TypeError, ValueError):
+            raise InvalidTypeError(
+                f"{type(self).__name__}: class_counts are numbers, one per class, such as "
+                f"torch.bincount(target); got {quote(class_counts)}"
+            ) from None
+        if len(counts) < 2 or not all(0 < count < math.inf for count in counts):
             raise InvalidValueError(
-                f"class_counts are the numbers of negatives and of positives, both at least 1, got {class_counts}"
+                f"{type(self).__name__}: class_counts are the numbers of training samples of two or more classes, all "
+                f"above 0, got {counts}"
             )
-        negatives, positives = ((1 - beta) / -math.expm1(n * math.log(beta)) if beta else 1.0 for n in class_counts)
-        super().__init__(positives, task=task, ignore_index=ignore_index, sync=sync)
-        self.balanced = beta > 0
-        self.negative_weight = negatives
-        self.beta = float(beta)
-        self.class_counts = tuple(int(n) for n in class_counts)
+        self.class_counts = tuple(counts)
 
-    def of_negative(self, logits: Tensor) -> Tensor:
-        """Return -log(1 - p) times the weight of the negatives."""
-        return self.negative_weight * softplus(logits)
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the weighted sum of the samples' losses and the sum of the weights, ``(2,)``.
 
-    def closed_form(self) -> PointwiseForm:
-        """Return cross-entropy with the weights of both classes."""
-        return PointwiseForm("cross_entropy", self.positive_weight, self.negative_weight)
+        Args:
+            logits: The outputs of the model, ``(n, classes, ...)``.
+            target: The class numbers, ``(n, ...)``.
+            weight: One weight per sample or per label.
 
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"beta={self.beta:g}, class_counts={self.class_counts}"
+        Returns:
+            The two sums.
+
+        Raises:
+            ValueError: If there are other numbers of logits than of class counts.
+        """
+        if isinstance(logits, Tensor) and logits.dim() > 1 and logits.shape[1] != len(self.class_counts):
+            raise InvalidValueError(
+                f"{type(self).__name__} has counts of {len(self.class_counts)} classes, got logits "
+                f"{tuple(logits.shape)}"
+            )
+        fits = isinstance(logits, Tensor) and isinstance(target, Tensor) and logits.dim() > 1
+        if not fits or target.shape != logits.shape[:1] + logits.shape[2:]:
+            return super().statistics(logits, target, weight)  # which says what is wrong
+        return super().statistics(self.shifted(logits, target), target, weight)
+
+    @abstractmethod
+    def shifted(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the logits whose cross-entropy is the loss.
+
+        Args:
+            logits: The outputs of the model, ``(n, classes, ...)``.
+            target: The class numbers, ``(n, ...)``.
+
+        Returns:
+            Logits of the same shape.
+        """
+
+    def _along_classes(self, logits: Tensor) -> Tensor:
+        return self.shifts.to(logits.dtype).reshape(-1, *[1] * (logits.dim() - 2))
 
 
-class FocalLoss(PointwiseLoss):
-    r"""Cross-entropy with less weight on samples that are already classified well. Lin et al. 2017, Eq. 4.
+class LogitAdjustedLoss(_ShiftedCrossEntropy):
+    r"""Cross-entropy of logits plus the logarithms of the class shares. Menon et al. 2021, Eq. 10.
 
-    .. math:: l = -y\, (1-p)^\gamma \log p - (1-y)\, p^\gamma \log(1-p)
+    .. math:: l = -\log \mathrm{softmax}(x + \tau \log \pi)_y
+
+    The model learns logits for equally frequent classes, so the argmax aims at the mean recall of the classes. With
+    :math:`\tau = 1` it is the balanced softmax of Ren et al. 2020.
 
     Args:
-        gamma: The exponent, at least 0; 0 is plain cross-entropy.
-        asymmetric: Apply the factor to the negatives only.
-        task: "binary" or "multilabel", if the shapes do not determine it.
-        ignore_index: Samples with this target are ignored.
+        class_counts: The number of training samples of each class.
+        tau: How much of the shift is applied; 0 is plain cross-entropy.
+        ignore_index: Labels with this value are ignored.
         sync: In a distributed run, take the mean over the samples of all ranks.
 
     Raises:
-        ValueError: If gamma is negative or not finite.
+        ValueError: If the class counts are not above 0, or tau is not a finite number.
 
     Example:
-        >>> FocalLoss(gamma=2.0)(torch.tensor([0.0]), torch.tensor([1]))
-        tensor(0.1733)
+        >>> loss = LogitAdjustedLoss(class_counts=(90, 10))
+        >>> loss(torch.zeros(2, 2), torch.tensor([0, 1]))  # -(log 0.9 + log 0.1) / 2
+        tensor(1.2040)
     """
 
     def __init__(
-        self,
-        gamma: float,
-        asymmetric: bool = False,
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = False,
+        self, class_counts: Sequence[float], tau: float = 1.0, *, ignore_index: int = -100, sync: bool = False
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
-        self.gamma = check_nonnegative("FocalLoss", "gamma", gamma)
-        self.asymmetric = asymmetric
+        super().__init__(class_counts, ignore_index=ignore_index, sync=sync)
+        if not math.isfinite(_check_number("LogitAdjustedLoss", "tau", tau)):
+            raise InvalidValueError(f"LogitAdjustedLoss needs a finite tau, got {tau}")
+        self.tau = float(tau)
+        shares = torch.tensor(self.class_counts, dtype=torch.float64)
+        self.register_buffer("shifts", tau * (shares / shares.sum()).log(), persistent=False)
 
-    def of_positive(self, logits: Tensor) -> Tensor:
-        """Return -(1 - p)^gamma log p, or -log p if asymmetric."""
-        return softplus(-logits) if self.asymmetric else torch.exp(-self.gamma * softplus(logits)) * softplus(-logits)
-
-    def of_negative(self, logits: Tensor) -> Tensor:
-        """Return -p^gamma log(1 - p)."""
-        return torch.exp(-self.gamma * softplus(-logits)) * softplus(logits)
-
-    def closed_form(self) -> PointwiseForm:
-        """Return the exponents of positives and of negatives."""
-        return PointwiseForm("focal", first=0.0 if self.asymmetric else self.gamma, second=self.gamma)
+    def shifted(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return x + tau log(share)."""
+        return logits + self._along_classes(logits)
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
-        return f"gamma={self.gamma:g}, asymmetric={self.asymmetric}"
+        return f"class_counts={_short(self.class_counts)}, tau={self.tau:g}"
 
 
-class MarginLoss(PointwiseLoss):
-    r"""Cross-entropy that asks for a margin m. Li et al. 2019, as used by Sangalli et al. 2021.
+class LDAMLoss(_ShiftedCrossEntropy):
+    r"""Cross-entropy with a larger margin for rarer classes. Cao et al. 2019, Eq. 13.
 
-    .. math:: l = -y \log \sigma(x - m) - (1-y) \log(1 - \sigma(x + m))
+    .. math:: l = -\log \mathrm{softmax}\big(s\,(x - \Delta_y e_y)\big)_y, \qquad \Delta_y \propto n_y^{-1/4}
+
+    The paper's logits are cosines: a network that normalises features and weights of its last layer. For plain logits
+    use ``scale=1``.
 
     Args:
-        margin: The margin m in logits, at least 0; 0 is plain cross-entropy.
-        asymmetric: Apply the margin to the positives only.
-        task: "binary" or "multilabel", if the shapes do not determine it.
-        ignore_index: Samples with this target are ignored.
+        class_counts: The number of training samples of each class.
+        max_margin: The margin of the rarest class, above 0.
+        scale: The factor s, above 0.
+        ignore_index: Labels with this value are ignored.
         sync: In a distributed run, take the mean over the samples of all ranks.
 
     Raises:
-        ValueError: If the margin is negative or not finite.
+        ValueError: If the class counts, the margin or the scale are not above 0.
 
     Example:
-        >>> MarginLoss(margin=1.0)(torch.tensor([1.0]), torch.tensor([1]))
+        >>> loss = LDAMLoss(class_counts=(160, 10), max_margin=1.0, scale=1.0)
+        >>> loss(torch.tensor([[0.0, 1.0]]), torch.tensor([1]))  # the margin takes away the lead
         tensor(0.6931)
     """
 
     def __init__(
         self,
-        margin: float,
-        asymmetric: bool = False,
+        class_counts: Sequence[float],
+        max_margin: float = 0.5,
+        scale: float = 30.0,
         *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
+        ignore_index: int = -100,
         sync: bool = False,
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
-        self.margin = check_nonnegative("MarginLoss", "margin", margin)
-        self.asymmetric = asymmetric
+        super().__init__(class_counts, ignore_index=ignore_index, sync=sync)
+        for name, value in (("max_margin", max_margin), ("scale", scale)):
+            if not 0 < _check_number("LDAMLoss", name, value) < math.inf:
+                raise InvalidValueError(f"LDAMLoss needs a {name} above 0, got {value}")
+        self.max_margin, self.scale = float(max_margin), float(scale)
+        margins = torch.tensor(self.class_counts, dtype=torch.float64) ** -0.25
+        self.register_buffer("shifts", max_margin * margins / margins.max(), persistent=False)
 
-    def of_positive(self, logits: Tensor) -> Tensor:
-        """Return -log sigmoid(x - m)."""
-        return softplus(self.margin - logits)
-
-    def of_negative(self, logits: Tensor) -> Tensor:
-        """Return -log(1 - sigmoid(x + m)), or -log(1 - sigmoid(x)) if asymmetric."""
-        return softplus(logits if self.asymmetric else logits + self.margin)
-
-    def closed_form(self) -> PointwiseForm:
-        """Return cross-entropy with the margins of positives and of negatives."""
-        return PointwiseForm("cross_entropy", first=self.margin, second=0.0 if self.asymmetric else self.margin)
+    def shifted(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return s (x - margin of the true class)."""
+        classes = torch.arange(logits.shape[1], device=logits.device).reshape(-1, *[1] * (logits.dim() - 2))
+        is_true = target.unsqueeze(1) == classes
+        return self.scale * (logits - self._along_classes(logits) * is_true)
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
-        return f"margin={self.margin:g}, asymmetric={self.asymmetric}"
+        return f"class_counts={_short(self.class_counts)}, max_margin={self.max_margin:g}, scale={self.scale:g}"
+
+
+def _check_number(owner: str, name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (Real, Tensor)):
+        raise InvalidTypeError(f"{owner}: {name} is a number, got {quote(value)}")
+    return value
+
+
+def _short(counts: tuple[float, ...]) -> str:
+    shown = ", ".join(f"{count:g}" for count in counts[:5])
+    return f"({shown}{', ...' if len(counts) > 5 else ''})"

@@ -1,5 +1,6 @@
-"""PointwiseLoss: the base of binary and multilabel losses that are a weighted mean over samples.
+"""Binary and multilabel losses of single samples: cross-entropy in its weighted forms, and errors of probabilities.
 
+In the formulas x is a logit, p = sigmoid(x) and y the label. PointwiseLoss is the base of weighted means over samples.
 The mean is ``sum(w l) / sum(w)``, and 0 if there are no samples. A soft target y mixes the two terms of a loss:
 ``l = y * of_positive(x) + (1 - y) * of_negative(x)``.
 """
@@ -8,19 +9,20 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.core.kernels.pointwise_sums import kernel_applies, weighted_sum
-from metricfit.core.numerics import SMALLEST_DIVISOR, ratio
+from metricfit.core.numerics import SMALLEST_DIVISOR, ratio, tails
 from metricfit.core.types import Task
-from metricfit.core.validation import check_finite, looks_at_values, refuse_tracing
+from metricfit.core.validation import refuse_tracing
 from metricfit.errors import InvalidValueError
-from metricfit.losses.base import AdditiveLoss, inheritance_level
-from metricfit.losses.column_loss import ColumnLoss
+from metricfit.losses.base import AdditiveLoss, ColumnLoss, check_statistics, inheritance_level
 
 #: What a kernel does in place of a loss's own methods.
 REPLACED_METHODS = ("of_positive", "of_negative", "statistics", "value", "over_ranks", "columns", "_plain_sum")
@@ -51,8 +53,7 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
         cls._form_applies = inheritance_level(cls, "closed_form") <= described
 
     def __init__(self, *, task: Task | None = None, ignore_index: int | None = None, sync: bool = False) -> None:
-        super().__init__(sync=sync)
-        self.set_target_format(task, ignore_index)
+        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch.
@@ -168,13 +169,6 @@ def known_form(loss: PointwiseLoss) -> PointwiseForm | None:
     return loss.closed_form() if loss._form_applies else None
 
 
-def check_statistics(statistics: Tensor, logits: Tensor) -> Tensor:
-    """Return the statistics; raise an error that explains the cause if they are not finite and values are checked."""
-    if looks_at_values(logits, None):
-        check_finite(statistics.detach(), logits)
-    return statistics
-
-
 def check_prior(owner: str, prior: float) -> float:
     """Return the prior; raise an error if it is not strictly between 0 and 1."""
     if not 0.0 < prior < 1.0:
@@ -189,3 +183,294 @@ def check_nonnegative(owner: str, name: str, value: float) -> float:
     if not 0.0 <= value < math.inf:
         raise InvalidValueError(f"{owner} needs a finite {name} of at least 0, got {value}")
     return float(value)
+
+
+class WeightedBCELoss(PointwiseLoss):
+    r"""Binary cross-entropy with a factor on the term of the positives.
+
+    .. math:: l = -c\, y \log p - (1-y) \log(1-p)
+
+    With :math:`c = 1` it is plain cross-entropy, and unlike torch's loss it accepts one weight per sample.
+
+    Args:
+        positive_weight: The factor c, at least 0.
+        task: "binary" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, take the mean over the samples of all ranks.
+
+    Raises:
+        ValueError: If ``positive_weight`` is negative or not finite.
+
+    Example:
+        >>> WeightedBCELoss(positive_weight=2.0)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+        tensor(1.0397)
+    """
+
+    def __init__(
+        self,
+        positive_weight: float = 1.0,
+        *,
+        task: Task | None = None,
+        ignore_index: int | None = None,
+        sync: bool = False,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
+        self.positive_weight = check_nonnegative("WeightedBCELoss", "positive_weight", positive_weight)
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """Return -c log p."""
+        return self.positive_weight * softplus(-logits)
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """Return -log(1 - p)."""
+        return softplus(logits)
+
+    def closed_form(self) -> PointwiseForm:
+        """Return cross-entropy with the weight of the positives."""
+        return PointwiseForm("cross_entropy", self.positive_weight)
+
+    def extra_repr(self) -> str:
+        """Return the arguments of the constructor."""
+        return f"positive_weight={self.positive_weight:g}"
+
+
+class EffectiveNumberBCELoss(WeightedBCELoss):
+    r"""Cross-entropy with the classes weighted by their effective number of samples. Cui et al. 2019.
+
+    .. math:: l = -\frac{1-\beta}{1-\beta^{n_1}}\, y \log p - \frac{1-\beta}{1-\beta^{n_0}}\, (1-y) \log(1-p)
+
+    for :math:`n_0` negatives and :math:`n_1` positives in the training set.
+
+    Args:
+        beta: From 0, for equal weights, to below 1; the weights tend to the inverse class sizes as beta tends to 1.
+        class_counts: The numbers of negatives and positives in the training set.
+        task: "binary" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, take the mean over the samples of all ranks.
+
+    Raises:
+        ValueError: If beta is out of range, or ``class_counts`` are not two numbers of at least 1.
+
+    Example:
+        >>> EffectiveNumberBCELoss(beta=0.99, class_counts=(90, 10))
+        EffectiveNumberBCELoss(beta=0.99, class_counts=(90, 10))
+    """
+
+    def __init__(
+        self,
+        beta: float,
+        class_counts: Sequence[int],
+        *,
+        task: Task | None = None,
+        ignore_index: int | None = None,
+        sync: bool = False,
+    ) -> None:
+        if not 0.0 <= beta < 1.0:
+            raise InvalidValueError(f"EffectiveNumberBCELoss needs 0 <= beta < 1, got {beta}")
+        if len(class_counts) != 2 or min(class_counts) < 1:
+            raise InvalidValueError(
+                f"class_counts are the numbers of negatives and of positives, both at least 1, got {class_counts}"
+            )
+        negatives, positives = ((1 - beta) / -math.expm1(n * math.log(beta)) if beta else 1.0 for n in class_counts)
+        super().__init__(positives, task=task, ignore_index=ignore_index, sync=sync)
+        self.balanced = beta > 0
+        self.negative_weight = negatives
+        self.beta = float(beta)
+        self.class_counts = tuple(int(n) for n in class_counts)
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """Return -log(1 - p) times the weight of the negatives."""
+        return self.negative_weight * softplus(logits)
+
+    def closed_form(self) -> PointwiseForm:
+        """Return cross-entropy with the weights of both classes."""
+        return PointwiseForm("cross_entropy", self.positive_weight, self.negative_weight)
+
+    def extra_repr(self) -> str:
+        """Return the arguments of the constructor."""
+        return f"beta={self.beta:g}, class_counts={self.class_counts}"
+
+
+class FocalLoss(PointwiseLoss):
+    r"""Cross-entropy with less weight on samples that are already classified well. Lin et al. 2017, Eq. 4.
+
+    .. math:: l = -y\, (1-p)^\gamma \log p - (1-y)\, p^\gamma \log(1-p)
+
+    Args:
+        gamma: The exponent, at least 0; 0 is plain cross-entropy.
+        asymmetric: Apply the factor to the negatives only.
+        task: "binary" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, take the mean over the samples of all ranks.
+
+    Raises:
+        ValueError: If gamma is negative or not finite.
+
+    Example:
+        >>> FocalLoss(gamma=2.0)(torch.tensor([0.0]), torch.tensor([1]))
+        tensor(0.1733)
+    """
+
+    def __init__(
+        self,
+        gamma: float,
+        asymmetric: bool = False,
+        *,
+        task: Task | None = None,
+        ignore_index: int | None = None,
+        sync: bool = False,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
+        self.gamma = check_nonnegative("FocalLoss", "gamma", gamma)
+        self.asymmetric = asymmetric
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """Return -(1 - p)^gamma log p, or -log p if asymmetric."""
+        return softplus(-logits) if self.asymmetric else torch.exp(-self.gamma * softplus(logits)) * softplus(-logits)
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """Return -p^gamma log(1 - p)."""
+        return torch.exp(-self.gamma * softplus(-logits)) * softplus(logits)
+
+    def closed_form(self) -> PointwiseForm:
+        """Return the exponents of positives and of negatives."""
+        return PointwiseForm("focal", first=0.0 if self.asymmetric else self.gamma, second=self.gamma)
+
+    def extra_repr(self) -> str:
+        """Return the arguments of the constructor."""
+        return f"gamma={self.gamma:g}, asymmetric={self.asymmetric}"
+
+
+class MarginLoss(PointwiseLoss):
+    r"""Cross-entropy that asks for a margin m. Li et al. 2019, as used by Sangalli et al. 2021.
+
+    .. math:: l = -y \log \sigma(x - m) - (1-y) \log(1 - \sigma(x + m))
+
+    Args:
+        margin: The margin m in logits, at least 0; 0 is plain cross-entropy.
+        asymmetric: Apply the margin to the positives only.
+        task: "binary" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, take the mean over the samples of all ranks.
+
+    Raises:
+        ValueError: If the margin is negative or not finite.
+
+    Example:
+        >>> MarginLoss(margin=1.0)(torch.tensor([1.0]), torch.tensor([1]))
+        tensor(0.6931)
+    """
+
+    def __init__(
+        self,
+        margin: float,
+        asymmetric: bool = False,
+        *,
+        task: Task | None = None,
+        ignore_index: int | None = None,
+        sync: bool = False,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
+        self.margin = check_nonnegative("MarginLoss", "margin", margin)
+        self.asymmetric = asymmetric
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """Return -log sigmoid(x - m)."""
+        return softplus(self.margin - logits)
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """Return -log(1 - sigmoid(x + m)), or -log(1 - sigmoid(x)) if asymmetric."""
+        return softplus(logits if self.asymmetric else logits + self.margin)
+
+    def closed_form(self) -> PointwiseForm:
+        """Return cross-entropy with the margins of positives and of negatives."""
+        return PointwiseForm("cross_entropy", first=self.margin, second=0.0 if self.asymmetric else self.margin)
+
+    def extra_repr(self) -> str:
+        """Return the arguments of the constructor."""
+        return f"margin={self.margin:g}, asymmetric={self.asymmetric}"
+
+
+class MAELoss(PointwiseLoss):
+    r"""The mean absolute error of the probabilities of both classes. Lee et al. 2021, Eq. 14.
+
+    .. math:: l = 2\, y\, (1-p) + 2\, (1-y)\, p
+
+    Args:
+        task: "binary" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, take the mean over the samples of all ranks.
+
+    Raises:
+        ValueError: If the task is "multiclass" or unknown.
+
+    Example:
+        >>> MAELoss()(torch.tensor([0.0]), torch.tensor([1]))
+        tensor(1.)
+    """
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """Return 2 (1 - p)."""
+        return 2 * tails(logits)[1]
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """Return 2 p."""
+        return 2 * tails(logits)[0]
+
+    def closed_form(self) -> PointwiseForm:
+        """Return the absolute error."""
+        return PointwiseForm("absolute_error")
+
+
+class MSFELoss(ColumnLoss, AdditiveLoss):
+    r"""The mean squared false error: the squared mean errors of the two classes, added. Wang et al. 2016.
+
+    .. math:: L = \Big(\frac{1}{n_1} \sum_{y_i = 1} \tfrac12 (1-p_i)^2\Big)^2
+        + \Big(\frac{1}{n_0} \sum_{y_i = 0} \tfrac12 p_i^2\Big)^2
+
+    A class without samples adds 0. This loss is not a mean over samples, so in a distributed run the sums of each class
+    are added over the ranks by default and the gradient is that of the whole batch.
+
+    Args:
+        task: "binary" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, sum the statistics over the ranks.
+
+    Raises:
+        ValueError: If the task is "multiclass" or unknown.
+
+    Example:
+        >>> MSFELoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+        tensor(0.0312)
+    """
+
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the errors of positives and negatives and their weights, each summed, ``(4,)``."""
+        batch = self.columns(logits, target, weight)
+        x, y, w = batch.logits, batch.target, batch.weight
+        positives = _times(y, w).sum()
+        negatives = x.numel() - positives if w is None else ((1 - y) * w).sum()
+        if x.numel() and kernel_applies(x, y, w):
+            errors = (
+                weighted_sum(x, y, w, PointwiseForm("squared_error", 1.0, 0.0), 1.0, _errors_of_positives),
+                weighted_sum(x, y, w, PointwiseForm("squared_error", 0.0, 1.0), 1.0, _errors_of_negatives),
+            )
+        else:
+            errors = _errors_of_positives(x, y, w), _errors_of_negatives(x, y, w)
+        return check_statistics(torch.stack([*errors, positives, negatives]), x)
+
+    def value(self, statistics: Tensor) -> Tensor:
+        """Return the sum over the classes of their squared mean errors."""
+        return (ratio(statistics[:2], statistics[2:]) ** 2).sum()
+
+
+def _errors_of_positives(logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    return (_times(target, weight) * tails(logits)[1] ** 2 / 2).sum()
+
+
+def _errors_of_negatives(logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    return (_times(1 - target, weight) * tails(logits)[0] ** 2 / 2).sum()
+
+
+def _times(share: Tensor, weight: Tensor | None) -> Tensor:
+    return share if weight is None else share * weight

@@ -58,7 +58,7 @@ class SurrogateTverskyLoss(ExactBuffers, PointwiseLoss):
     """
 
     _per_label: Tensor | None
-    _for_classes = "MulticlassSurrogateLoss"
+    _for_classes = "MetricLoss('fbeta(beta=2)')"
 
     def __init__(
         self,

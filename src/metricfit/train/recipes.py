@@ -17,8 +17,9 @@ from metricfit.constraints import AugmentedLagrangian, Constraint
 from metricfit.constraints.augmented_lagrangian import UpdateOn
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.losses.combine import Mix
-from metricfit.losses.cross_entropy import WeightedBCELoss, WeightedCrossEntropyLoss
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.losses.metric_loss import MetricLoss
+from metricfit.losses.pointwise import WeightedBCELoss
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.several_monitors import Monitored

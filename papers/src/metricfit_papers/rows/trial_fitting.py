@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.losses import DeadGradientWarning
+from metricfit.losses.gradient_watch import DeadGradientWarning
 from metricfit.train import Callback, FitResult, fit_population
 from metricfit.train.data.class_weight import compute_class_weights
 from metricfit.train.data.order import derive_seed

@@ -10,8 +10,13 @@ import torch
 from metricfit import losses
 from metricfit.core import steps
 from metricfit.data import catalogue
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
+from metricfit.losses.ranking import PartialAUCLoss
+from metricfit.losses.surrogate import SurrogateTverskyLoss
 from metricfit.models import mlp
 from metricfit_papers.baselines import as_coded
+from metricfit_papers.baselines.adversarial_loss import AdversarialLoss
+from metricfit_papers.baselines.class_surrogates import GeneralizedCrossEntropyLoss, MulticlassSurrogateLoss
 from metricfit_papers.baselines.small_batch_validation import OnSmallBatches
 from metricfit_papers.baselines.squared_error import SquaredErrorLoss
 from metricfit_papers.datasets import published_sets
@@ -33,10 +38,20 @@ AS_CODED = {
     loss.__name__: loss
     for loss in (as_coded.MetricAsCoded, as_coded.AUROCAsCoded, as_coded.WMWAsCoded, as_coded.DiceAsCoded)
 }
+BASELINES: tuple[Callable[..., Any], ...] = (
+    AdversarialLoss,
+    GeneralizedCrossEntropyLoss,
+    MulticlassSurrogateLoss,
+    OnSmallBatches,
+    PartialAUCLoss,
+    SquaredErrorLoss,
+    SurrogateTverskyLoss,
+    WeightedCrossEntropyLoss,
+)
 LOSSES: dict[str, Callable[..., Any]] = {
     name: getattr(losses, name) for name in losses.__all__ if name.endswith("Loss") or name == "Mix"
 }
-LOSSES |= STEPS | AS_CODED | {"T": tenths, "OnSmallBatches": OnSmallBatches, "SquaredErrorLoss": SquaredErrorLoss}
+LOSSES |= STEPS | AS_CODED | {"T": tenths} | {loss.__name__: loss for loss in BASELINES}
 NETWORKS: dict[str, Callable[..., Any]] = {
     name: getattr(paper_mlps, name) for name in ("btg_mlp", "multiclass_mlp", "study_mlp", "perceptron", "anyloss_mlp")
 }

@@ -9,20 +9,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.distributed import gather_over_ranks, number_of_ranks
+from metricfit.core.counts import Counts
+from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.numerics import leading
 from metricfit.core.validation import check_finite
 from metricfit.errors import InvalidValueError, quote
-from metricfit.losses.adversarial.affine_metrics import affine_in_tp
-from metricfit.losses.adversarial.game import Game, solve
-from metricfit.losses.column_loss import ColumnLoss
+from metricfit.losses.base import ColumnLoss
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement
+from metricfit_papers.baselines.adversarial_game import Game, solve
 
 #: The constructor tries the metric on this many samples, so that unsuitable metrics are refused there.
 TRIAL = 12
+#: Maximum number of values of tp that are tried at each pair of margins.
+TRIED = 9
+#: Maximum distance of a value from the straight line, as a share of the largest value.
+STRAIGHT = 1e-9
 
 
 class AdversarialLoss(ColumnLoss):
@@ -85,9 +89,7 @@ class AdversarialLoss(ColumnLoss):
         ignore_index: int | None = None,
         sync: bool = True,
     ) -> None:
-        super().__init__()
-        self.set_target_format(None, ignore_index)
-        self.sync = sync
+        super().__init__(ignore_index=ignore_index, sync=sync)
         if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 < tol < 1:
             raise InvalidValueError(f"tol is how far the value may be off, a number between 0 and 1, got {quote(tol)}")
         if one_class is not None and (not isinstance(one_class, Real) or not math.isfinite(one_class)):
@@ -133,7 +135,7 @@ class AdversarialLoss(ColumnLoss):
         if batch.weight is not None:  # 0 for ignored samples
             kept = batch.weight.squeeze(-2) > 0
             x, y = x[kept], y[kept]
-        if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
+        if self.spans_ranks:
             x, y = gather_over_ranks(x), gather_over_ranks(y)
         answer = _Adversary.apply
         if torch.compiler.is_compiling():  # not as a decorator, which would import the compiler with this package
@@ -231,3 +233,54 @@ class _Adversary(torch.autograd.Function):
         answers = [_Adversary.apply(*member, loss) for member in zip(x, y, strict=True)]  # type: ignore[no-untyped-call]
         q, worst = (torch.stack(parts) for parts in zip(*answers, strict=True))
         return (q, worst), (0, 0)
+
+
+def affine_in_tp(metric: Metric, n: int) -> tuple[Tensor, Tensor]:
+    """Find slope and offset of a metric that is affine in tp: value = slope[k, l] tp + offset[k, l].
+
+    Of n samples, k are predicted to be positive and l are positive. The other counts follow from tp, because
+    tn = n - k - l + tp. The formula is evaluated at every pair (k, l) and up to 9 values of tp, which are all of them
+    for n < 18. F1, 2 tp / (k + l), is affine, and so are MCC and kappa; the G-mean and the Jaccard index are not.
+    If k or l is 0 or n, only one tp is possible and the slope is 0.
+
+    Args:
+        metric: The metric.
+        n: Number of samples.
+
+    Returns:
+        Slope and offset, both ``(n + 1, n + 1)`` in float64.
+
+    Raises:
+        ValueError: If the metric is not affine in tp, or not finite.
+
+    Example:
+        >>> from metricfit.metrics import f1
+        >>> slope, offset = affine_in_tp(f1, 4)
+        >>> slope[2, 1], offset[2, 1]
+        (tensor(0.6667, dtype=torch.float64), tensor(0., dtype=torch.float64))
+    """
+    sizes = torch.arange(n + 1, dtype=torch.float64)
+    predicted, positive = sizes.unsqueeze(1), sizes
+    rest = n - predicted - positive
+    fewest, most = (-rest).clamp_min(0.0), torch.minimum(predicted, positive)
+    fractions = torch.linspace(0.0, 1.0, min(TRIED, n // 2 + 1) if n else 1, dtype=torch.float64)
+    tp = (fewest + fractions.reshape(-1, 1, 1) * (most - fewest)).round()
+    tables = Counts(*(cell.unsqueeze(-1) for cell in (tp, predicted - tp, positive - tp, rest + tp)))
+    value = metric(tables).reshape(tp.shape)
+    if not bool(value.isfinite().all()):
+        raise InvalidValueError(
+            f"{metric.name} is not finite for some tables of {n} samples; see metricfit.metrics.ratio"
+        )
+    width = most - fewest
+    slope = torch.where(width > 0, (value[-1] - value[0]) / width.clamp_min(1.0), 0.0)
+    offset = value[0] - slope * fewest
+    bend = (value - slope * tp - offset).abs().amax(0)
+    if float(bend.max()) > STRAIGHT * max(1.0, float(value.abs().max())):
+        worst = int(bend.argmax())
+        raise InvalidValueError(
+            f"{metric.name} is not affine in the true positives at fixed margins: with {worst // (n + 1)} predicted "
+            f"and {worst % (n + 1)} true positives of {n} samples it is {float(bend.max()):.2g} off a straight line. "
+            "Adversarial prediction is for metrics such as accuracy, f1, fbeta, precision, recall, specificity, "
+            "balanced_accuracy, mcc and kappa; MetricLoss takes any"
+        )
+    return slope, offset

@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Classes
-from metricfit.core.distributed import gather_over_ranks, number_of_ranks, sum_over_ranks
+from metricfit.core.distributed import gather_over_ranks, sum_over_ranks
 from metricfit.core.numerics import ratio
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, is_false, looks_at_values
 from metricfit.errors import InvalidValueError
-from metricfit.losses.base import Loss
+from metricfit.losses.base import BatchLoss
 from metricfit.metrics.image_average import weigh_images
 
 
-class LovaszLoss(Loss):
+class LovaszLoss(BatchLoss):
     r"""The Lovász extension of one minus the Jaccard index. Berman et al. 2018.
 
     .. math:: L = \sum_k e_{(k)} \big(J_k - J_{k-1}\big), \qquad J_k = 1 - \frac{|P \setminus E_k|}{|P \cup E_k|}
@@ -54,9 +54,9 @@ class LovaszLoss(Loss):
         ignore_index: int | None = None,
         sync: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(sync=sync)
         check_task(task)
-        self.task, self.per_image, self.ignore_index, self.sync = task, per_image, ignore_index, sync
+        self.task, self.per_image, self.ignore_index = task, per_image, ignore_index
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch.
@@ -82,7 +82,7 @@ class LovaszLoss(Loss):
             signs = 2 * batch.target - 1
             errors, truth, weights = (1 - signs * batch.logits).relu(), batch.target, batch.weight
         weights = torch.ones_like(errors) if weights is None else weights.expand_as(errors)
-        gathers = self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1
+        gathers = self.spans_ranks
         if gathers and not self.per_image:
             errors, truth, weights = gather_over_ranks(torch.stack([errors, truth, weights]), dim=-1)
         losses = lovasz_extension(errors, truth, weights)

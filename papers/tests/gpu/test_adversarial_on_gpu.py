@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from metricfit.losses import AdversarialLoss
+from metricfit_papers import AdversarialLoss
 
 pytestmark = [
     pytest.mark.gpu,

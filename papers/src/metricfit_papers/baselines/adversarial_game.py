@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from metricfit.losses.adversarial.interior_point import RestrictedGame, Strategies, find_equilibrium
+from metricfit_papers.baselines.interior_point import RestrictedGame, Strategies, find_equilibrium
 
 #: Maximum number of sizes (numbers of positives) that are added per round and player, without their neighbours.
 MAX_NEW_SIZES = 6

@@ -11,9 +11,10 @@ from scipy.sparse import block_array, csr_array, eye_array, kron
 from torch.func import grad, vmap
 
 from metricfit import Counts, get_metric, metrics, parse_requirement
-from metricfit.losses import AdversarialLoss, Mix, WeightedBCELoss
-from metricfit.losses.adversarial import game as games
-from metricfit.losses.adversarial.affine_metrics import affine_in_tp
+from metricfit.losses import Mix, WeightedBCELoss
+from metricfit_papers import AdversarialLoss
+from metricfit_papers.baselines import adversarial_game as games
+from metricfit_papers.baselines.adversarial_loss import affine_in_tp
 
 WITH_PARAMETERS = ["fbeta(beta=2)", "tversky(alpha=0.3,beta=0.7)", "cost(fp=1,fn=10)", "cost_matrix([[0,1],[10,0]])"]
 FACTORIES = {"fbeta", "tversky", "cost", "cost_matrix"}
@@ -390,3 +391,9 @@ def test_ignored_samples_are_left_out_of_the_game():
     value.backward()
     torch.testing.assert_close(value, AdversarialLoss("f1")(logits[:3], torch.tensor([1, 0, 0])))
     assert logits.grad[3] == 0
+
+
+def test_the_adversarial_game_refuses_equalities_and_gaps():
+    for requirement in ("recall == 0.5", "recall.gap(2) <= 0.1"):
+        with pytest.raises(ValueError, match="AugmentedLagrangian takes equalities and gaps"):
+            AdversarialLoss("precision", subject_to=requirement)

@@ -16,7 +16,8 @@ Each step is a Newton step on these equations with the products set to mu, with 
 Sample i is connected to the others only through M, nu and lambda. Its m equations are therefore solved first, with one
 batched inverse, and 2 m + 6 equations remain.
 
-The method is written here because the losses of this package need only torch, which has no linear programming.
+The method is written here because torch has no linear programming, and a solver of scipy or Clarabel would take the
+game as one sparse program of n m variables: its structure, samples coupled by few totals, is what makes this fast.
 """
 
 from __future__ import annotations
