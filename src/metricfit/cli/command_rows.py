@@ -26,6 +26,7 @@ from metricfit.decide.estimators.positive_class import choose_positive_class
 from metricfit.decide.guarantees.bounds import check_confidence, rate_of
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
+from metricfit.metrics.class_order import declared_order
 from metricfit.tabular.doctor.examination import examine_table
 from metricfit.tabular.doctor.finding import Finding
 from metricfit.tabular.encoding.columns import as_text
@@ -132,12 +133,22 @@ class CommandRows(NamedTuple):
         y: The labels.
         groups: The group of each row, or None.
         findings: What looks wrong in the table, the most serious first.
+        order: The classes in their order, if the user or the file declares one.
     """
 
     X: Any
     y: pd.Series
     groups: pd.Series | None
     findings: tuple[Finding, ...]
+    order: list[Any] | None = None
+
+    @property
+    def ordered_labels(self) -> pd.Series:
+        """The labels, with the order of the classes if there is one."""
+        if self.order is None:
+            return self.y
+        categories = pd.CategoricalDtype(self.order, ordered=True)
+        return self.y.astype(categories)
 
 
 def read_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRows:
@@ -159,14 +170,32 @@ def read_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRow
     frame = choose_columns(table, frame, source)
     X, y = split_target(frame, table.target, source)
     check_classes(y, source)
+    order = _order_of_classes(table.order, y, frame[table.target])
     if table.time is not None:
         X, y = _sort_by_time(X, y, table.time, source)
     if table.group is not None:
         _check_groups(X[table.group], source)
     findings = print_findings(frame, table, subject_to)
     if table.group is None:
-        return CommandRows(X, y, None, findings)
-    return CommandRows(X.drop(columns=table.group), y, X[table.group], findings)
+        return CommandRows(X, y, None, findings, order)
+    return CommandRows(X.drop(columns=table.group), y, X[table.group], findings, order)
+
+
+def _order_of_classes(order: str | None, y: pd.Series, column: pd.Series) -> list[Any] | None:
+    """Return the classes in the order of ``--order``, or in the order that the type of the column declares."""
+    if order is None:
+        return declared_order(column)
+    labels, named = y.unique().tolist(), list[Any]()
+    for word in (word.strip() for word in order.split(",")):
+        same = [label for label in labels if str(label) == word] or [label for label in labels if _means(word, label)]
+        if not same:
+            raise UserError(f"No row has the label {quote(word)} of --order; the labels are {_listed(labels)}.")
+        named += same[:1]
+    missing = [label for label in labels if label not in named]
+    if missing or len(set(named)) < len(named):
+        problem = f"lacks {_listed(missing)}" if missing else "names a class twice"
+        raise UserError(f"--order {problem}. Name every class once, the lowest first, separated by commas.")
+    return named
 
 
 def _sort_by_time(X: pd.DataFrame, y: pd.Series, column: str, source: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -238,7 +267,8 @@ def read_fitted_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> Com
         _check_groups(groups, source)
     findings = print_findings(choose_columns(table, files.sample(EXAMINED), source), table)
     unused = (target, group, *table.drop)
-    return CommandRows(ParquetTable(files.files, [name for name in there if name not in unused]), y, groups, findings)
+    features = ParquetTable(files.files, [name for name in there if name not in unused])
+    return CommandRows(features, y, groups, findings, _order_of_classes(table.order, y, head[target]))
 
 
 class SampledRows(NamedTuple):
@@ -260,11 +290,11 @@ def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, m
 
     Of a table with groups, whole groups are drawn. Rows stay in their order.
     """
-    X, y, groups, findings = read_fitted_rows(table, subject_to)
+    X, y, groups, findings, order = read_fitted_rows(table, subject_to)
     if len(y) <= most:
         if isinstance(X, ParquetTable):
             X = X.rows(np.arange(len(y))).take(np.arange(len(y)))
-        return SampledRows(CommandRows(X, y, groups, findings), len(y), None)
+        return SampledRows(CommandRows(X, y, groups, findings, order), len(y), None)
     index = (
         sample_of_groups(groups, most)
         if groups is not None
@@ -276,6 +306,7 @@ def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, m
         y.iloc[index].reset_index(drop=True),
         None if groups is None else groups.iloc[index].reset_index(drop=True),
         findings,
+        order,
     )
     check_classes(rows.y, f"A sample of {name_data(table.data)}")
     note = f"The methods are compared on a random sample of {len(index):,} of {len(y):,} rows; --max-rows sets its size"

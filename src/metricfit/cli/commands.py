@@ -69,6 +69,7 @@ def fit(
     drop: options.Drop = None,
     category: options.Category = None,
     skip_unlabelled: options.SkipUnlabelled = False,
+    order: options.Order = None,
     method: Annotated[
         str | None,
         typer.Option("--method", help="A method of compare, such as 'support vectors', in place of --models."),
@@ -124,6 +125,7 @@ def fit(
             sep,
             decimal,
             encoding,
+            order,
         ),
         Aim(metric, tuple(subject_to or ()), confidence, positive),
         out,
@@ -155,6 +157,7 @@ def compare(
     drop: options.Drop = None,
     category: options.Category = None,
     skip_unlabelled: options.SkipUnlabelled = False,
+    order: options.Order = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -202,6 +205,7 @@ def compare(
             sep,
             decimal,
             encoding,
+            order,
         ),
         Aim(metric, tuple(subject_to or ()), confidence, positive),
         out,

@@ -57,7 +57,7 @@ def run_compare(
     rows, table_rows, note = read_compared_rows(
         table, aim.subject_to if aim.confidence is None else (), most=max_rows or row_sources.LARGE_ROWS
     )
-    X, y, groups, findings = rows
+    X, y, groups = rows.X, rows.y, rows.groups
     if note is not None:
         print_message(f"{note}.")
     check_binary_options(y, aim.positive)
@@ -70,7 +70,7 @@ def run_compare(
         compare_in = partial(
             compare_methods,
             X,
-            y,
+            rows.ordered_labels,
             aim.metric,
             subject_to=list(aim.subject_to) or None,
             confidence=aim.confidence,
@@ -95,7 +95,7 @@ def run_compare(
     summary = result.to_dict() | {
         "table_rows": table_rows,
         "compared_rows": len(y),
-        "findings": [finding.to_dict() for finding in findings],
+        "findings": [finding.to_dict() for finding in rows.findings],
         "command": command,
         "positive": positive_label,
         "classes": {str(label): int(rows) for label, rows in counts.items()},

@@ -98,7 +98,8 @@ def run_fit(
         raise UserError(f"{out} is not empty; give a new folder.")
     check_new_folder(out)
     # With a confidence, too few rows are refused before training, and need no warning.
-    X, y, groups, findings = read_fitted_rows(table, aim.subject_to if aim.confidence is None else ())
+    rows = read_fitted_rows(table, aim.subject_to if aim.confidence is None else ())
+    X, y, groups = rows.X, rows.y, rows.groups
     check_binary_options(y, aim.positive)
     referral = as_requirements(refer_subject_to)
     if refer is not None or referral:
@@ -118,7 +119,7 @@ def run_fit(
     with fit_display(quiet or as_json) as display, watch_fit(display), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
         with nullcontext() if backend == THREADS else start_backend(backend, jobs):
-            model.fit(X, y.to_numpy(), groups=groups)
+            model.fit(X, rows.ordered_labels.array if rows.order else y.to_numpy(), groups=groups)
         if refer is not None or referral:
             model.refer(max_share=refer, subject_to=referral)
         with new_folder(out) as unfinished:
@@ -135,7 +136,7 @@ def run_fit(
             exported = export_fitted(model, X, unfinished, out) if onnx else None
     result = _result(model, y.value_counts(), out) | {
         "interrupted": display.interrupted,
-        "findings": [finding.to_dict() for finding in findings],
+        "findings": [finding.to_dict() for finding in rows.findings],
         "onnx": None if exported is None else exported.to_dict(),
     }
     lines = _lines(model, y.value_counts(), out)

@@ -57,6 +57,14 @@ Positive = Annotated[
         help="The positive label. By default 1 of 0/1 and of -1/1, True of booleans, otherwise the rarer label.",
     ),
 ]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        "--order",
+        help="The classes from the lowest to the highest, such as low,medium,high, for metrics that depend on it. By "
+        "default the order of numbers, or the order that the target of a Parquet or Arrow file declares.",
+    ),
+]
 Group = Annotated[
     str | None,
     typer.Option("--group", help="Name of a column; rows with the same value are never split between folds."),
@@ -128,6 +136,7 @@ class TableOptions(NamedTuple):
         sep: The separator of a text table; None to guess it.
         decimal: The decimal mark of a text table; None to guess it.
         encoding: The encoding of a text table; None to guess it.
+        order: The classes from the lowest to the highest, separated by commas, or None.
     """
 
     data: tuple[Path, ...]
@@ -140,6 +149,7 @@ class TableOptions(NamedTuple):
     sep: str | None = None
     decimal: str | None = None
     encoding: str | None = None
+    order: str | None = None
 
     @property
     def text(self) -> dict[str, str | None]:
@@ -152,7 +162,7 @@ class TableOptions(NamedTuple):
         for option, names in (("--drop", self.drop), ("--category", self.category)):
             words += [word for name in names for word in (option, name)]
         words += ["--skip-unlabelled"] if self.skip_unlabelled else []
-        for option in ("group", "time", "sep", "decimal", "encoding"):
+        for option in ("group", "time", "sep", "decimal", "encoding", "order"):
             value = getattr(self, option)
             words += [] if value is None else [f"--{option}", value]
         return words

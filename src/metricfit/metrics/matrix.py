@@ -109,8 +109,9 @@ def cost_matrix(costs: Any) -> None:
     """sum_ij costs_ij matrix_ij / n, the mean cost of a decision; lower is better.
 
     ``costs[i][j]`` is the cost of predicting class j for a sample of class i. The diagonal is usually 0, and negative
-    costs are gains. Classes are in the order of their numbers; for ``MetricClassifier`` that is the order of
-    ``classes_``, and of two classes the positive one is the second. Costs of 1 off the diagonal give 1 - accuracy.
+    costs are gains. Classes are in the order of their numbers. For ``MetricClassifier`` that is the order of
+    numbers, or the order that an ordered Categorical declares; of two classes the positive one is the second. Costs of
+    1 off the diagonal give 1 - accuracy.
 
     Args:
         costs: A square matrix with one row per true class and one column per predicted class.

@@ -12,6 +12,7 @@ from metricfit.metrics import get_metric
 from metricfit.metrics.presence import is_undefined
 from metricfit.report.findings import better_without_model, judged_requirements, requirements_on
 from metricfit.report.model_decisions import (
+    class_labels,
     class_numbers,
     decision_counts,
     metric_intervals,
@@ -115,9 +116,9 @@ def _classes(model: MetricClassifier, X: Any, y: Any, counts: Counts) -> dict[st
     by_metric = class_intervals(called, numbers, len(model.classes_), metrics)
     intervals = {metric.name: ends for metric, ends in zip(metrics, by_metric, strict=True)}
     unknown = {metric.name: is_undefined(metric, counts) for metric in metrics}
-    probabilities = model.predict_proba(X)
+    probabilities = model.predict_proba(X)[:, model._order]
     found = {}
-    for index, label in enumerate(model.classes_):
+    for index, label in enumerate(class_labels(model)):
         of_class: dict[str, Any] = {
             "rows": int(counts.positives[index]),
             "predicted": int(counts.predicted[index]),
@@ -138,9 +139,9 @@ def _classes(model: MetricClassifier, X: Any, y: Any, counts: Counts) -> dict[st
 def _confusion(model: MetricClassifier, X: Any, y: Any) -> dict[str, dict[str, int]]:
     """Return the confusion matrix: for each true class, how many of its rows are called each class."""
     matrix = pd.crosstab(np.asarray(y), model.predict(X)).reindex(
-        index=model.classes_, columns=model.classes_, fill_value=0
+        index=class_labels(model), columns=class_labels(model), fill_value=0
     )
-    labels, rows = [str(label) for label in model.classes_], matrix.to_numpy().tolist()
+    labels, rows = [str(label) for label in class_labels(model)], matrix.to_numpy().tolist()
     return {label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, rows, strict=True)}
 
 

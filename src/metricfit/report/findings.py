@@ -13,7 +13,7 @@ from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.report import formatting
 from metricfit.report.first_screen import always_largest_class, flagging_everybody, flagging_nobody
-from metricfit.report.model_decisions import metric_label
+from metricfit.report.model_decisions import class_labels, metric_label
 from metricfit.report.training_comparison import compare_with_training
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.held_out_decisions import held_out_counts
@@ -106,7 +106,7 @@ def better_without_model(model: MetricClassifier, counts: Counts, value: float) 
     if metric.columns:
         return []
     if isinstance(counts, ConfusionMatrix):
-        largest = str(model.classes_[int(counts.positives.argmax())])
+        largest = str(class_labels(model)[int(counts.positives.argmax())])
         others: dict[str, Counts] = {f"Always deciding for “{largest}”": always_largest_class(counts)}
     else:
         others = {"Flagging nobody": flagging_nobody(counts), "Flagging everybody": flagging_everybody(counts)}

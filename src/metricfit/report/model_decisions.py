@@ -40,9 +40,16 @@ def class_names(model: MetricClassifier) -> tuple[str, str]:
     return str(model.classes_[1 - column]), str(model.classes_[column])
 
 
+def class_labels(model: MetricClassifier) -> list[Any]:
+    """Return the labels in the order of the class numbers, which metrics of the whole matrix depend on."""
+    labels: list[Any] = model.classes_[model._order].tolist()
+    return labels
+
+
 def class_numbers(model: MetricClassifier, labels: Any) -> NDArray[np.int64]:
-    """Return the index of each label in ``classes_``."""
-    return np.searchsorted(model.classes_, np.asarray(labels))
+    """Return the class number of each label."""
+    numbers: NDArray[np.int64] = model._numbers_of(np.asarray(labels)).numpy()
+    return numbers
 
 
 def positive_scores(model: MetricClassifier, X: Any) -> NDArray[np.float64]:

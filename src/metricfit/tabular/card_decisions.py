@@ -46,7 +46,7 @@ def decision_lines(model: Any, escaped: Escape) -> list[str]:
     elif model.decision_.costs is not None:
         lines.append("- Decision: the class with the smallest expected cost, with an offset for each class")
     else:
-        names = model.classes_[model._order].tolist()
+        names = model.classes_.tolist()
         offsets = [f"{escaped(name)} {value:+.3g}" for name, value in zip(names, model.offsets_, strict=True)]
         more = ", ..." if len(offsets) > LISTED else ""
         listed = ", ".join(offsets[:LISTED]) + more

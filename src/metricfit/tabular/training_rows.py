@@ -21,6 +21,7 @@ from metricfit.decide.estimators.positive_class import choose_positive_class, cl
 from metricfit.decide.estimators.row_checks import checked_groups, checked_labels, checked_weights
 from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.class_order import check_has_order, declared_order
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
@@ -97,8 +98,10 @@ def prepare_rows(
     features: AnyFeatures
     model.classes_ = classes_of(labels)
     model.pos_label_ = choose_positive_class(labels, model.pos_label)
-    model._order = order_of(model.classes_, model.pos_label_)
+    declared = declared_order(y)
+    model._order = order_of(model.classes_, model.pos_label_, declared)
     requirements = model_requirements(model, has_labels=False)
+    check_has_order(model.classes_.tolist(), declared, [metric, *(each.metric for each in requirements)])
     check_class_index(len(model.classes_), metric)
     columns = cost_columns(metric, table)
     check_costs(metric, columns, len(model.classes_), requirements)

@@ -32,7 +32,8 @@ from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out, 
 from metricfit.decide.labels.label_decisions import fit_label_calibration
 from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.metrics.curves import Requirements
+from metricfit.metrics.class_order import check_has_order, declared_order
+from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.tabular import tuned_storage
 from metricfit.tabular.export_layer import ModelExport
@@ -192,7 +193,7 @@ class TunedDecisionClassifier(
             self._check_parameters()
             rows = prepare_tuned_rows(self, X, y, sample_weight, groups, fit_params)
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._set_classes(rows.target)
+            self._set_classes(rows.target, None if rows.target.ndim == 2 else declared_order(y))
             columns = cost_columns(get_metric(self.metric), rows.X)
             check_tuned_decision(self, rows, columns)
             self._calibrate(self._held_out_scores(rows), rows, columns)
@@ -262,13 +263,17 @@ class TunedDecisionClassifier(
             raise InvalidTypeError(f"ensemble is True or False; got {quote(self.ensemble)}")
         get_metric(self.metric)
 
-    def _set_classes(self, target: NDArray[Any]) -> None:
+    def _set_classes(self, target: NDArray[Any], declared: Sequence[Any] | None) -> None:
         """Set the classes and their order; with a fitted estimator, its classes."""
         if target.ndim == 2:
             self.classes_, self.pos_label_ = np.arange(target.shape[1]), None
         else:
             self.classes_, self.pos_label_ = classes_of(target), choose_positive_class(target, self.pos_label)
-        self._order = order_of(self.classes_, self.pos_label_)
+        self._order = order_of(self.classes_, self.pos_label_, declared)
+        if target.ndim == 1:
+            requirements = as_requirements(self.subject_to)
+            judged = [get_metric(self.metric), *(requirement.metric for requirement in requirements)]
+            check_has_order(self.classes_.tolist(), declared, judged)
 
     def _decides_out_of_fold(self) -> bool:
         return not isinstance(self.cv, str)

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
@@ -286,7 +287,7 @@ class DecidingClassifier(PredictingClassifier):
         self.requirements_ = dict(decision.requirements)
         self.requirements_met_ = all(result.met for result in decision.requirements.values())
         self.confidence_, self.certificate_ = decision.confidence, decision.certificate
-        self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()
+        self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()[np.argsort(self._order)]
         ends, threshold = decision.interval, decision.threshold
         if get_metric(self.metric).columns:  # each row has a threshold of its own
             ends, threshold = None, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,13 +79,24 @@ def choose_positive_class(labels: NDArray[Any], pos_label: Any = None) -> Any:
     return chosen
 
 
-def order_of(classes: NDArray[Any], positive: Any) -> NDArray[np.int64]:
+def order_of(classes: NDArray[Any], positive: Any, declared: Sequence[Any] | None = None) -> NDArray[np.int64]:
     """Return, for each class number, its index in the sorted classes; the positive class of two has number 1.
 
-    >>> order_of(np.array(["no", "yes"]), "no")
-    array([1, 0])
+    Args:
+        classes: The classes, sorted.
+        positive: The positive class of two; None for several classes.
+        declared: Several classes in the order that their type declares (``metrics.class_order``).
+
+    Example:
+        >>> order_of(np.array(["no", "yes"]), "no")
+        array([1, 0])
+        >>> order_of(np.array(["high", "low", "medium"]), None, ["low", "medium", "high"])
+        array([1, 2, 0])
     """
     order = np.arange(len(classes))
+    if declared is not None and len(classes) > 2:
+        place = {label: number for number, label in enumerate(declared)}
+        return np.array(sorted(order, key=lambda index: place[classes.tolist()[index]]), dtype=np.int64)
     return order if positive is None or positive == classes.tolist()[1] else order[::-1].copy()
 
 

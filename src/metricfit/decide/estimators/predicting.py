@@ -48,8 +48,10 @@ class PredictingClassifier(ClassBalance):
             added, so that the largest decides; for labels ``(n, c)``, positive where a label is predicted.
         """
         margins: NDArray[np.float64] = self._margins(X).numpy()
-        if margins.ndim == 2:
+        if self._has_labels:
             return margins
+        if margins.ndim == 2:
+            return np.asarray(margins[:, np.argsort(self._order)])
         return margins if self._order[1] == 1 else -margins
 
     def predict(self, X: Any) -> NDArray[Any]:

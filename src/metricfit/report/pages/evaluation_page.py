@@ -18,6 +18,7 @@ from metricfit.report import formatting
 from metricfit.report.facts import data_fact, made_by, requirements_fact
 from metricfit.report.findings import verdict_of_evaluation
 from metricfit.report.model_decisions import (
+    class_labels,
     class_names,
     class_numbers,
     costs_of,
@@ -86,7 +87,7 @@ def write_evaluation_page(
         section = report.multiclass(
             class_numbers(model, model.predict(X)),
             class_numbers(model, y),
-            classes=[str(label) for label in model.classes_],
+            classes=[str(label) for label in class_labels(model)],
             metric=metric,
             average=model.average,
         )

@@ -13,7 +13,7 @@ from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.facts import data_fact, made_by, requirements_fact
 from metricfit.report.findings import verdict_of_fit
-from metricfit.report.model_decisions import class_names, metric_label
+from metricfit.report.model_decisions import class_labels, class_names, metric_label
 from metricfit.report.page import PathLike
 from metricfit.report.pages.insight_sections import held_out_groups, insight_sections
 from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
@@ -113,7 +113,7 @@ def _held_out_section(model: MetricClassifier, group: str | None) -> report.Sect
         return report.multiclass(
             decided,
             held_out.y,
-            classes=[str(label) for label in model.classes_],
+            classes=[str(label) for label in class_labels(model)],
             metric=metric,
             average=model.average,
             weight=held_out.weight,

@@ -33,7 +33,7 @@ from metricfit.report.first_screen import (
     state_decisions,
     state_several_classes,
 )
-from metricfit.report.model_decisions import class_names, costs_of, positive_labels
+from metricfit.report.model_decisions import class_labels, class_names, costs_of, positive_labels
 from metricfit.report.titles import name_rows
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.held_out_decisions import held_out_costs, held_out_counts, held_out_rows, held_out_scores
@@ -108,7 +108,7 @@ def _screen(
 
     metric = name_model_metric(model)
     if isinstance(counts, ConfusionMatrix):
-        classes = [str(label) for label in model.classes_]
+        classes = [str(label) for label in class_labels(model)]
         largest = always_largest_class(counts)
         name = f"Always “{classes[int(counts.positives.argmax())]}”"
         alternatives = [

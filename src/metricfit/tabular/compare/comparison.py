@@ -16,6 +16,7 @@ from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.costs.row_costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics import Metric, get_metric
+from metricfit.metrics.class_order import check_has_order, declared_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.runs import run
 from metricfit.runs.backends import check_backend, threads_per_job
@@ -252,6 +253,9 @@ def compare(
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(f"average is 'macro', 'micro' or 'weighted'; got {quote(average)}")
     judged = get_metric(metric_name)
+    check_has_order(
+        np.unique(y).tolist(), declared_order(y), [judged, *(requirement.metric for requirement in required)]
+    )
     columns = cost_columns(judged, X)
     check_costs(judged, columns, len(classes), requirements)
     compared = choose_methods(

@@ -12,6 +12,7 @@ from metricfit.data import folds as split_into_folds
 from metricfit.data.row_times import order_by_time
 from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.class_order import declared_order
 from metricfit.tabular.families.family import Integers, Splits
 
 
@@ -113,7 +114,9 @@ def _column(frame: pd.DataFrame, column: Any, parameter: str) -> tuple[pd.Series
             raise InvalidValueError(f"{parameter}={quote(column)} is not a column of the table")
         values, name = frame[column], column
     else:
-        values = pd.Series(np.asarray(column)) if not isinstance(column, pd.Series) else column
+        values = column.to_pandas() if hasattr(column, "to_pandas") else column  # of polars, with its categories
+        values = values if isinstance(values, (pd.Series, pd.Categorical)) else np.asarray(values)
+        values = pd.Series(values)
         name = str(getattr(column, "name", None) or parameter)
     if len(values) != len(frame):
         raise InvalidValueError(f"{parameter} has {len(values)} values for a table of {len(frame)} rows")
@@ -134,13 +137,13 @@ def number_classes(y: pd.Series, pos_label: Any, folds: int) -> tuple[Integers, 
     Raises:
         InvalidValueError: A class has too few rows, or ``pos_label`` is given for several classes.
     """
-    labels = y.to_numpy()
+    labels = np.asarray(y)
     classes = classes_of(labels)
-    counts = y.value_counts()
+    counts = pd.Series(labels).value_counts()
     if counts.iloc[-1] < folds:
         raise InvalidValueError(
             f"the class {quote(counts.index[-1])} has {counts.iloc[-1]} rows, fewer than {folds} folds; use fewer folds"
         )
-    order = order_of(classes, choose_positive_class(labels, pos_label))
+    order = order_of(classes, choose_positive_class(labels, pos_label), declared_order(y))
     numbers = np.argsort(order)[np.searchsorted(classes, labels)]
     return numbers.astype(np.int64), tuple(str(label) for label in classes[order])
