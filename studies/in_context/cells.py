@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from studies.in_context import predict
 
 Arrays = dict[str, NDArray[Any]]

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from studies.in_context.cells import Learner, fit_learner, read_cell, write_arrays
 from torch import Tensor
 
 from metricfit.core.counts import Counts
@@ -43,6 +42,7 @@ from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.out_of_fold import fit_families
 from metricfit.tabular.row_folds import stratified_folds
 from metricfit.tabular.selection import Selection
+from studies.in_context.cells import Learner, fit_learner, read_cell, write_arrays
 
 Floats = NDArray[np.float64]
 METRICS = ("f1", "mcc", "fbeta(beta=2)", "gmean", "cost(fp=1, fn=10)")

@@ -24,14 +24,14 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from studies.in_context import network
-from studies.in_context.network import MATRICES, METRICS, Network, Output, Settings, cell_layer, row_layer
-from studies.in_context.prior import Shape, draw_tables
 from torch import Tensor
 from torch.nn import functional as F
 
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
+from studies.in_context import network
+from studies.in_context.network import MATRICES, METRICS, Network, Output, Settings, cell_layer, row_layer
+from studies.in_context.prior import Shape, draw_tables
 
 #: Steps of warming up, at the start of every session.
 WARM_UP = 200

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
+
 from studies.in_context import cells, evaluate, network, predict, prior, train
 
 TINY = network.Settings(width=32, heads=2, cell_layers=2, row_width=32, row_heads=2, row_layers=1, classes=4, places=8)
