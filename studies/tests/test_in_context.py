@@ -246,12 +246,12 @@ def test_a_learner_never_sees_the_row_it_predicts():
 def test_adding_a_better_learner_to_the_families_is_a_gain(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(420, 4))
-    y = (x[:, 0] * x[:, 1] + 0.3 * rng.normal(size=420) > 0.9).astype(int)
+    y = (np.sin(3 * x[:, 0]) * x[:, 1] > 0.9).astype(int)
     cell = evaluate.make_cell(x, y, split=2)
     assert len(cell["y"]) + len(cell["y_test"]) <= 420
     assert abs(cell["y"].mean() - cell["y_test"].mean()) < 0.02
     cell |= evaluate.fit_default(cell, seed=0)
-    perfect = cells.fit_learner(cell, lambda a, b, new: 5 * (new[:, 0] * new[:, 1] - 0.9), "network")
+    perfect = cells.fit_learner(cell, lambda a, b, new: 50 * (np.sin(3 * new[:, 0]) * new[:, 1] - 0.9), "network")
     cells.write_arrays(tmp_path / "made-2.npz", cell)
     assert cells.read_cell(tmp_path, "made-2", ["network"]) is None
     cells.write_arrays(tmp_path / "made-2.network.npz", perfect)
