@@ -5,18 +5,29 @@ A file or folder is written under a temporary name, flushed to the disk and rena
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+#: Seconds after which a temporary name that no process holds is removed: a process holds it a moment after making it.
+STALE_AFTER = 5.0
 _UNFINISHED = re.compile(r"\..*\.unfinished")
 
 
@@ -65,9 +76,12 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = _unfinished_name(target.parent, target.name)
     try:
-        yield unfinished
-        _sync(unfinished)
-        os.replace(unfinished, target)
+        unfinished.touch(exist_ok=False)
+        with _locked(unfinished):
+            yield unfinished
+            _sync(unfinished)
+            os.replace(unfinished, target)
+        _remove_stale(target.parent, target.name)
     except OSError as error:
         _name_target(error, unfinished, target)
         raise
@@ -79,8 +93,9 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Write files to a temporary folder, and rename it at the end.
 
-    After any failure, such as a full disk or Ctrl-C, the temporary folder is removed and ``path`` is unchanged. If
-    ``path`` exists, the files are moved into it, because it may be a mount point or someone's working folder.
+    After any failure, such as a full disk or Ctrl-C, the temporary folder is removed and ``path`` is unchanged. An
+    empty folder is replaced at once. If it cannot be replaced, because it is a mount point or the working folder, the
+    files are moved into it one by one, and the manifest last.
 
     Args:
         path: A folder that does not exist or has no files.
@@ -91,48 +106,59 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         FileExistsError: ``path`` is a file, or a folder with files.
     """
-    folder = Path(path)
-    if holds_files(folder):
-        raise FileExistsError(f"{folder} exists already; choose a new or an empty folder")
-    exists = folder.is_dir()
-    unfinished = _unfinished_name(folder if exists else folder.parent, folder.name)
+    folder = Path(os.path.realpath(path))
+    _refuse_files_in(folder, path)
+    home = _home_of(folder)
+    unfinished = _unfinished_name(home, folder.name)
     try:
         unfinished.mkdir(parents=True)
-        yield unfinished
-        for entry in unfinished.rglob("*"):
-            if entry.is_file():
-                _sync(entry)
-        if exists:
-            for entry in list(unfinished.iterdir()):
-                os.replace(entry, folder / entry.name)
-        else:
-            os.rename(unfinished, folder)
+        with _locked(unfinished):
+            yield unfinished
+            for entry in unfinished.rglob("*"):
+                if entry.is_file():
+                    _sync(entry)
+            _refuse_files_in(folder, path)  # another process may have been faster
+            _put_in_place(unfinished, folder, home)
+        _remove_stale(home, folder.name)
     except OSError as error:
-        _name_target(error, unfinished, folder)
+        _name_target(error, unfinished, Path(path))
         raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def check_new_folder(path: str | os.PathLike[str]) -> None:
-    """Check that `new_folder` can write to a path, before work is done whose result would be lost.
+@contextmanager
+def claim(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes from claiming a path while work is done whose result will be written there.
+
+    That the path can be written is checked too, before the work begins.
 
     Args:
-        path: The folder that will be written.
+        path: The file or folder that will be written.
 
     Raises:
-        OSError: The folder cannot be created, or nothing can be written to it.
+        FileExistsError: Another process has claimed the path.
+        OSError: The path cannot be written.
     """
-    folder = Path(path)
-    created = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    target = Path(os.path.realpath(path))
+    home = _home_of(target)
+    created = [parent for parent in (home, *home.parents) if not parent.exists()]
+    claimed = home / f".{target.name[:100]}.claim.unfinished"
+    descriptor = None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = _unfinished_name(folder, "probe")
-        probe.mkdir()
-        probe.rmdir()
+        home.mkdir(parents=True, exist_ok=True)
+        target.exists()  # an error if the name is too long
+        descriptor = _open_claim(claimed, path)
+        yield
+    except OSError as error:
+        _name_target(error, claimed, Path(path))
+        raise
     finally:
+        if descriptor is not None:
+            claimed.unlink(missing_ok=True)
+            os.close(descriptor)
         for parent in created:
-            with suppress(OSError):  # not created, or already used by another process
+            with suppress(OSError):  # not created, or used by now
                 parent.rmdir()
 
 
@@ -205,10 +231,105 @@ def _unfinished_name(folder: Path, name: str) -> Path:
     return folder / f".{name[:100]}.{uuid.uuid4().hex[:8]}.unfinished"
 
 
+def _home_of(target: Path) -> Path:
+    """Return the folder for temporary names: beside the target, or inside if the target cannot be replaced."""
+    if target.is_dir():
+        is_used = os.path.ismount(target) or target == Path(os.path.realpath(os.curdir))
+        if is_used or not os.access(target.parent, os.W_OK):
+            return target
+    return target.parent
+
+
+def _refuse_files_in(folder: Path, path: str | os.PathLike[str]) -> None:
+    if holds_files(folder):
+        raise FileExistsError(f"{os.fspath(path)} exists already; choose a new or an empty folder")
+
+
+def _put_in_place(unfinished: Path, folder: Path, home: Path) -> None:
+    """Give a complete folder its name."""
+    if home == folder:
+        for entry in sorted(unfinished.iterdir(), key=lambda entry: entry.name == "manifest.json"):
+            os.replace(entry, folder / entry.name)
+        return
+    if folder.is_dir():
+        for entry in folder.iterdir():  # what killed processes left behind
+            _remove(entry)
+        shutil.copymode(folder, unfinished)
+        if os.name == "nt":  # renaming replaces an empty folder on all other systems
+            folder.rmdir()
+    os.rename(unfinished, folder)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that ends with the process, which tells a temporary name in use from one that was left behind."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_claim(claimed: Path, path: str | os.PathLike[str]) -> int:
+    """Open and lock the file that claims a path.
+
+    Raises:
+        FileExistsError: Another process has locked it.
+    """
+    while True:
+        descriptor = os.open(claimed, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise FileExistsError(
+                f"another process is about to write {os.fspath(path)}; wait until it is done, or choose another name"
+            ) from None
+        except OSError:  # some network file systems have no locks
+            return descriptor
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.stat(claimed)):
+                return descriptor
+        os.close(descriptor)  # the process that held it has removed it meanwhile
+
+
+def _remove_stale(home: Path, name: str) -> None:
+    """Remove what killed processes left behind when they wrote to the same name."""
+    if fcntl is None:
+        return
+    stale = re.compile(rf"\.{re.escape(name[:100])}\.[0-9a-f]{{8}}\.unfinished")
+    for entry in home.iterdir():
+        with suppress(OSError):  # another process removes it too, or it belongs to someone else
+            if stale.fullmatch(entry.name) and time.time() - entry.stat().st_mtime > STALE_AFTER:
+                descriptor = os.open(entry, os.O_RDONLY)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(entry)
+                finally:
+                    os.close(descriptor)
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink(missing_ok=True)
+
+
 def _name_target(error: OSError, unfinished: Path, target: Path) -> None:
-    """Make the error name the path that the caller passed instead of the temporary one."""
-    if error.filename is not None and Path(error.filename) == unfinished:
+    """Make an error name the path that the caller passed instead of the temporary one, or of no path."""
+    name = str(unfinished)
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO):
         error.filename = str(target)
+    elif isinstance(error.filename, str) and error.filename.startswith(name):
+        error.filename = str(target) + error.filename.removeprefix(name)
+    error.args = tuple(each.replace(name, str(target)) if isinstance(each, str) else each for each in error.args)
 
 
 def _sync(path: Path) -> None:

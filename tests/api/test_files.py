@@ -1,10 +1,14 @@
 """Files and folders are written whole or not at all."""
 
 import errno
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
 
 import pytest
 
-from metricfit._files import check_new_folder, holds_files, new_file, new_folder
+from metricfit._files import claim, holds_files, is_unfinished, new_file, new_folder
 
 FAILURES = [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt(), ValueError("a mistake")]
 
@@ -51,14 +55,77 @@ def test_a_file_that_is_there_survives_a_failed_attempt_to_replace_it(tmp_path):
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_an_empty_folder_that_is_there_keeps_its_identity(tmp_path):
-    (tmp_path / "b").mkdir()
+def test_an_empty_folder_is_replaced_at_once(tmp_path, monkeypatch):
+    (tmp_path / "b").mkdir(mode=0o700)
+    (tmp_path / "b" / ".b.12345678.unfinished").mkdir()  # of a command that was killed
     (tmp_path / "link").symlink_to(tmp_path / "b")
-    inode = (tmp_path / "b").stat().st_ino
+    monkeypatch.setattr(os, "replace", lambda *_: pytest.fail("files were moved one by one"))
     with new_folder(tmp_path / "link") as unfinished:
         (unfinished / "part").write_text("whole")
-    assert (tmp_path / "b").stat().st_ino == inode
-    assert names(tmp_path / "b") == ["part"]
+        (unfinished / "other").write_text("whole")
+        assert not holds_files(tmp_path / "b")
+    assert (tmp_path / "link").is_symlink()
+    assert names(tmp_path) == ["b", "b/other", "b/part", "link"]
+    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_the_working_folder_keeps_its_identity_and_gets_its_manifest_last(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inode, moved, replace = tmp_path.stat().st_ino, [], os.replace
+    monkeypatch.setattr(os, "replace", lambda source, target: (moved.append(target.name), replace(source, target)))
+    with new_folder(".") as unfinished:
+        for name in ("manifest.json", "a", "z"):
+            (unfinished / name).write_text("whole")
+    assert tmp_path.stat().st_ino == inode
+    assert names(tmp_path) == ["a", "manifest.json", "z"]
+    assert moved[-1] == "manifest.json"
+
+
+def test_what_a_killed_process_left_behind_is_removed_by_the_next_write(tmp_path):
+    script = (
+        "import os, sys\nfrom metricfit._files import new_file, new_folder\n"
+        "write = {'file': new_file, 'folder': new_folder}[sys.argv[1]]\n"
+        "with write(sys.argv[2]) as unfinished:\n    os.kill(os.getpid(), 9)\n"
+    )
+    for kind, write in (("file", new_file), ("folder", new_folder)):
+        place = tmp_path / kind
+        subprocess.run([sys.executable, "-c", script, kind, str(place)], check=False)
+        (left,) = [name for name in names(tmp_path) if is_unfinished(tmp_path / name)]
+        other = tmp_path / left.replace(f".{kind}.", ".another.")
+        other.mkdir()
+        for name in (left, other.name):
+            os.utime(tmp_path / name, (0, 0))
+        with write(place) as in_use:
+            os.utime(in_use, (0, 0))
+            with write(tmp_path / kind) if kind == "file" else nullcontext():  # another process writes the same file
+                pass
+            assert in_use.exists()
+            (in_use if kind == "file" else in_use / "part").write_text("whole")
+        assert [name for name in names(tmp_path) if is_unfinished(tmp_path / name)] == [other.name]
+        other.rmdir()
+
+
+def test_a_path_is_claimed_by_one_process_at_a_time(tmp_path):
+    place = tmp_path / "new" / "out"
+    with claim(place):
+        for again in (place, tmp_path / "new" / ".." / "new" / "out"):
+            with pytest.raises(FileExistsError, match=r"another process is about to write .*out; wait"), claim(again):
+                pass
+        with claim(tmp_path / "new" / "other"):
+            pass
+    assert names(tmp_path) == []
+    with claim(place), new_folder(place) as unfinished:
+        (unfinished / "part").write_text("whole")
+    assert names(tmp_path) == ["new", "new/out", "new/out/part"]
+
+
+def test_of_two_that_write_one_folder_the_second_changes_nothing(tmp_path):
+    with pytest.raises(FileExistsError, match="choose a new"), new_folder(tmp_path / "b") as slow:  # noqa: PT012
+        (slow / "part").write_text("slow")
+        with new_folder(tmp_path / "b") as fast:
+            (fast / "part").write_text("fast")
+    assert names(tmp_path) == ["b", "b/part"]
+    assert (tmp_path / "b" / "part").read_text() == "fast"
 
 
 def test_only_finished_files_block_a_folder(tmp_path):
@@ -74,17 +141,21 @@ def test_only_finished_files_block_a_folder(tmp_path):
 
 
 def test_a_place_where_no_folder_can_be_created_is_reported_before_the_work(tmp_path):
-    check_new_folder(tmp_path / "a" / "b")
-    assert names(tmp_path) == []
     (tmp_path / "c").mkdir()
-    check_new_folder(tmp_path / "c")
-    assert names(tmp_path) == ["c"]
-    with pytest.raises(OSError, match="File name too long"):
-        check_new_folder(tmp_path / "d" / ("e" * 300))
+    with pytest.raises(OSError, match="File name too long"), claim(tmp_path / "d" / ("e" * 300)):
+        pass
     assert names(tmp_path) == ["c"]
 
 
 def test_an_error_names_the_place_that_was_asked_for(tmp_path):
-    with pytest.raises(FileNotFoundError) as error, new_file(tmp_path / "never"):
-        pass
-    assert error.value.filename == str(tmp_path / "never")
+    full = OSError(errno.ENOSPC, "No space left on device")
+    inside = PermissionError(errno.EACCES, "Permission denied", "")
+    for error, name in ((full, "out"), (inside, "out/model/arrays"), (OSError("cannot open 'TEMPORARY/a'"), "")):
+        with pytest.raises(OSError) as caught, new_folder(tmp_path / "out") as unfinished:  # noqa: PT011, PT012
+            if error is inside:
+                error.filename = str(unfinished / "model" / "arrays")
+            error.args = tuple(str(each).replace("TEMPORARY", str(unfinished)) for each in error.args)
+            raise error
+        assert "unfinished" not in str(caught.value)
+        assert "unfinished" not in str(caught.value.filename)
+        assert str(tmp_path / name) in f"{caught.value} {caught.value.filename}"

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import resource
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from metricfit._files import claim
 from metricfit.cli import fit as fit_command
 from metricfit.cli.app import app
 
@@ -50,6 +52,8 @@ def test_a_full_disk_leaves_no_partial_model_and_no_partial_predictions(data):
     with full_disk(bytes_left=1000):
         failed = fit(data)
     assert failed.exit_code == 2, failed.output
+    assert f"{data.with_name('out')}" in "".join(failed.stderr.split())
+    assert "unfinished" not in failed.stderr
     assert "Free some disk space" in failed.stderr
     assert names(data.parent) == ["t.csv"]
 
@@ -64,10 +68,37 @@ def test_a_full_disk_leaves_no_partial_model_and_no_partial_predictions(data):
         with full_disk(bytes_left=1000):
             failed = call(*arguments)
         assert failed.exit_code == 2, failed.output
+        assert str(data.with_name(name)) in "".join(failed.stderr.split())
+        assert "unfinished" not in failed.stderr
         assert "Free some disk space" in failed.stderr
         assert names(data.parent) == ["out", "t.csv"]
     assert call(*arguments).exit_code == 0
     assert names(data.parent) == ["out", "p.parquet", "t.csv"]
+
+
+@pytest.mark.parametrize("command", ["fit", "compare", "predict"])
+def test_the_second_of_two_commands_for_one_place_ends_before_it_works(data, monkeypatch, command):
+    assert fit(data).exit_code == 0
+    arguments = {
+        "fit": (data, "--target", "y", "--out", data.with_name("other"), *SMALL),
+        "compare": (data, "--target", "y", "--out", data.with_name("other")),
+        "predict": (data.with_name("out"), data, "--out", data.with_name("other.csv")),
+    }[command]
+    for work in ("fit.read_fitted_rows", "compare.read_compared_rows", "predict.load_model"):
+        monkeypatch.setattr(f"metricfit.cli.{work}", lambda *_, **__: pytest.fail("the work began"))
+    with claim(arguments[arguments.index("--out") + 1]):
+        second = call(command, *arguments)
+    assert second.exit_code == 2, second.output
+    assert "another process is about to write" in " ".join(second.stderr.split())
+    assert str(data.with_name("other")) in "".join(second.stderr.split())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="everything may be written by root")
+def test_a_folder_that_cannot_be_written_is_named_before_the_work(data):
+    (data.parent / "closed").mkdir(mode=0o500)
+    result = call("fit", data, "--target", "y", "--out", data.parent / "closed" / "out", *SMALL)
+    assert result.exit_code == 2
+    assert f"{data.parent / 'closed' / 'out'} cannot be used" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize("exists", [False, True])

@@ -112,37 +112,39 @@ def fit(
 ) -> None:
     """Train a classifier for a metric, choose its threshold, and write the model and a report."""
     from metricfit.cli.fit import run_fit
+    from metricfit.cli.output_paths import claimed_folder
 
-    run_fit(
-        TableOptions(
-            tuple(data),
-            target,
-            group,
-            time,
-            tuple(drop or ()),
-            tuple(category or ()),
-            skip_unlabelled,
-            sep,
-            decimal,
-            encoding,
-            order,
-        ),
-        Aim(metric, tuple(subject_to or ()), confidence, positive),
-        out,
-        refer=refer,
-        refer_subject_to=refer_subject_to,
-        method=method,
-        models=models,
-        folds=folds,
-        time_budget=time_budget,
-        insight=insight,
-        onnx=onnx,
-        jobs=jobs,
-        backend=backend,
-        seed=seed,
-        as_json=as_json,
-        quiet=quiet,
-    )
+    with claimed_folder(out):
+        run_fit(
+            TableOptions(
+                tuple(data),
+                target,
+                group,
+                time,
+                tuple(drop or ()),
+                tuple(category or ()),
+                skip_unlabelled,
+                sep,
+                decimal,
+                encoding,
+                order,
+            ),
+            Aim(metric, tuple(subject_to or ()), confidence, positive),
+            out,
+            refer=refer,
+            refer_subject_to=refer_subject_to,
+            method=method,
+            models=models,
+            folds=folds,
+            time_budget=time_budget,
+            insight=insight,
+            onnx=onnx,
+            jobs=jobs,
+            backend=backend,
+            seed=seed,
+            as_json=as_json,
+            quiet=quiet,
+        )
 
 
 def compare(
@@ -192,33 +194,35 @@ def compare(
 ) -> None:
     """Compare ways to train a classifier on identical folds, and recommend one."""
     from metricfit.cli.compare import run_compare
+    from metricfit.cli.output_paths import claimed_folder
 
-    run_compare(
-        TableOptions(
-            tuple(data),
-            target,
-            group,
-            time,
-            tuple(drop or ()),
-            tuple(category or ()),
-            skip_unlabelled,
-            sep,
-            decimal,
-            encoding,
-            order,
-        ),
-        Aim(metric, tuple(subject_to or ()), confidence, positive),
-        out,
-        folds=folds,
-        jobs=jobs,
-        backend=backend,
-        methods=method,
-        max_rows=max_rows,
-        time_budget=time_budget,
-        seed=seed,
-        as_json=as_json,
-        quiet=quiet,
-    )
+    with claimed_folder(out):
+        run_compare(
+            TableOptions(
+                tuple(data),
+                target,
+                group,
+                time,
+                tuple(drop or ()),
+                tuple(category or ()),
+                skip_unlabelled,
+                sep,
+                decimal,
+                encoding,
+                order,
+            ),
+            Aim(metric, tuple(subject_to or ()), confidence, positive),
+            out,
+            folds=folds,
+            jobs=jobs,
+            backend=backend,
+            methods=method,
+            max_rows=max_rows,
+            time_budget=time_budget,
+            seed=seed,
+            as_json=as_json,
+            quiet=quiet,
+        )
 
 
 def evaluate(

@@ -23,7 +23,7 @@ from metricfit.cli.command_rows import (
 )
 from metricfit.cli.exit_codes import NOT_MET, UserError
 from metricfit.cli.options import Aim, TableOptions
-from metricfit.cli.output_paths import check_folder, run_folder
+from metricfit.cli.output_paths import run_folder
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import command_line, print_message, print_result
 from metricfit.report.pages import write_comparison_page
@@ -52,7 +52,6 @@ def run_compare(
     """Compare methods, and write the report; the options are those of ``commands.compare``."""
     check_aim(aim)
     named_folder = run_folder(table.data, aim.metric, date.today()) if out is None else out
-    check_folder(named_folder)
     # With a confidence, too few rows are refused before training, and need no warning.
     rows, table_rows, note = read_compared_rows(
         table, aim.subject_to if aim.confidence is None else (), most=max_rows or row_sources.LARGE_ROWS

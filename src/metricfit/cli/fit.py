@@ -19,7 +19,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from metricfit._files import check_new_folder, holds_files, new_folder
+from metricfit._files import holds_files, new_folder
 from metricfit.cli.command_rows import (
     check_aim,
     check_binary_options,
@@ -30,7 +30,7 @@ from metricfit.cli.command_rows import (
 )
 from metricfit.cli.exit_codes import INTERRUPTED, NOT_MET, UserError
 from metricfit.cli.options import Aim, TableOptions
-from metricfit.cli.output_paths import check_folder, next_free
+from metricfit.cli.output_paths import next_free
 from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import command_line, print_message, print_result
 from metricfit.data.labels import quote_label
@@ -93,10 +93,8 @@ def run_fit(
         raise UserError(f"--method {quote(method)} needs a requirement, such as --subject-to 'recall >= 0.9'.")
     if onnx:
         check_can_export()
-    check_folder(out)
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")
-    check_new_folder(out)
     # With a confidence, too few rows are refused before training, and need no warning.
     rows = read_fitted_rows(table, aim.subject_to if aim.confidence is None else ())
     X, y, groups = rows.X, rows.y, rows.groups

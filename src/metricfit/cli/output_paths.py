@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
+from metricfit._files import claim
 from metricfit.cli.exit_codes import UserError
 
 
@@ -25,13 +27,25 @@ def check_file(path: Path, option: str) -> None:
         raise UserError(f"{path} exists already; give another file to {option}, or remove it first.")
 
 
-def check_folder(path: Path) -> None:
-    """Refuse a path that is a file, or that is inside a file."""
-    for folder in (path, *path.parents):
-        if folder.exists():
-            if not folder.is_dir():
-                raise UserError(f"{folder} is a file; give a new folder to --out.")
-            return
+@contextmanager
+def claimed_folder(path: Path | None) -> Iterator[None]:
+    """Keep other commands from writing to a folder while this one works, and check that it can be written.
+
+    Args:
+        path: The folder of ``--out``; None if there is no such option.
+
+    Raises:
+        UserError: The path is a file, or is inside a file.
+        FileExistsError: Another command writes to it.
+    """
+    if path is None:
+        yield
+        return
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not existing.is_dir():
+        raise UserError(f"{existing} is a file; give a new folder to --out.")
+    with claim(path):
+        yield
 
 
 #: Where comparisons are kept that have no ``--out``.

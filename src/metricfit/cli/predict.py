@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from metricfit._files import claim
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import check_threshold, load_model
@@ -39,20 +40,24 @@ def run_predict(
     quiet: bool,
 ) -> None:
     """Predict new rows with a saved model; the options are those of ``commands.predict``."""
-    check_file(out, "--out")
     if out.suffix.lower() not in WRITABLE:
         raise UserError(f"Predictions are written as {' or '.join(WRITABLE)}; {out.name!r} ends in neither.")
-    classifier = load_model(model)
-    check_threshold(classifier, threshold)
-    carried = list(dict.fromkeys(id_columns))
-    _check_names(classifier, carried, threshold)
-    rows, counts = 0, Counter[Any]()
-    with new_table(out) as table:
-        for batch in scored_batches(classifier, data, text, carried=carried, quiet=quiet, may_be_empty=True):
-            predictions = _predictions(classifier, batch.scored, threshold)
-            table.write(pd.concat([batch.frame[carried].reset_index(drop=True), predictions], axis=1))
-            counts.update({str(label): int(count) for label, count in predictions[PREDICTED].value_counts().items()})
-            rows += len(batch.scored)
+    check_file(out, "--out")
+    with claim(out):
+        check_file(out, "--out")  # another command may have written it meanwhile
+        classifier = load_model(model)
+        check_threshold(classifier, threshold)
+        carried = list(dict.fromkeys(id_columns))
+        _check_names(classifier, carried, threshold)
+        rows, counts = 0, Counter[Any]()
+        batches = scored_batches(classifier, data, text, carried=carried, quiet=quiet, may_be_empty=True)
+        with new_table(out) as table:
+            for batch in batches:
+                predictions = _predictions(classifier, batch.scored, threshold)
+                table.write(pd.concat([batch.frame[carried].reset_index(drop=True), predictions], axis=1))
+                called = predictions[PREDICTED].value_counts()
+                counts.update({str(label): int(count) for label, count in called.items()})
+                rows += len(batch.scored)
     result: dict[str, Any] = {
         "rows": rows,
         "file": str(out),
