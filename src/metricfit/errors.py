@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 #: Maximum number of characters that a message quotes of one value, and of another library's message.
 QUOTED, EXPLAINED = 80, 300
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 class MetricfitError(Exception):
@@ -98,6 +101,19 @@ def is_user_error(error: BaseException) -> bool:
         False
     """
     return isinstance(error, (MetricfitError, OSError, ModuleNotFoundError))
+
+
+def printable(text: str) -> str:
+    """Return text with a mark in place of characters that HTML may not hold or that reorder the text around them.
+
+    These are control characters, halves of characters, and the overrides, embeddings and isolates of the direction of
+    text, such as U+202E, which shows "gpj.exe" as "exe.jpg".
+
+    Example:
+        >>> printable("a" + chr(0) + chr(0x202E) + "b") == "a" + 2 * chr(0xFFFD) + "b"
+        True
+    """
+    return UNPRINTABLE.sub("\ufffd", text)
 
 
 def quote(value: object, limit: int = QUOTED) -> str:

@@ -9,11 +9,17 @@ import subprocess
 import sys
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from page_parts import parts
+from rich.table import Table
 
-from metricfit import report
+from metricfit import MetricClassifier, report
+from metricfit.cli.terminal import print_message, print_result
+from metricfit.report.pages import write_model_page
 
 EVIL = "<script>alert(1)</script>"
 QUOTES = """say "yes" & 'no' </script><!-- <script> ]]> {{ 7 * 7 }} ${x} $\\frac{1}{"""
@@ -65,6 +71,28 @@ def test_data_in_a_script_cannot_end_it():
     assert len(data) == 1
     for block in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html, re.DOTALL):
         assert not set("<>&") & set(block)
+
+
+def test_overrides_of_the_direction_of_text_do_not_reach_the_page_the_card_or_the_terminal(tmp_path, capsys):
+    overrides = [chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))]
+    evil = f"fee{''.join(overrides)}gpj.exe"
+    r = np.random.default_rng(0)
+    frame = pd.DataFrame({evil: r.normal(size=90), "other": r.normal(size=90)})
+    y = np.select([frame[evil] > 0.4, frame[evil] > -0.4], [f"yes{evil}", "no"], "other")
+    model = MetricClassifier("f1", models=["linear"], members=2, random_state=0).fit(frame, y)
+    model.save(tmp_path / "model", data=f"{evil}.csv", target=evil)
+    page = write_model_page(
+        model, tmp_path / "r.html", data=f"{evil}.csv", target=evil, command=evil, rows=(frame, y), group=None
+    )
+    table = Table(evil, "other")
+    table.add_row(evil, "1")
+    print_result({}, False, [evil, table])
+    print_message(evil)
+    card = (tmp_path / "model" / "model_card.md").read_text()
+    shown = [Path(page).read_text(), card, *capsys.readouterr()]
+    for text in shown:
+        assert "gpj.exe" in text
+        assert not set(text) & set(overrides)
 
 
 def test_names_of_metrics_are_escaped_in_the_data():

@@ -16,6 +16,7 @@ from rich.table import Column, Table
 
 from metricfit._files import to_json_value
 from metricfit.cli.json_schemas import SCHEMA_VERSION
+from metricfit.errors import printable
 
 #: Width of tables where standard output is not a terminal.
 FILE_WIDTH = 160
@@ -39,11 +40,12 @@ def print_result(result: Mapping[str, Any], as_json: bool, lines: Sequence[str |
         return
     for line in lines:
         if isinstance(line, Table):
+            line = _table_of(line.columns, line)
             console = out if out.is_terminal else Console(width=FILE_WIDTH, highlight=False)
             for part in split_table(line, console):
                 console.print(part, soft_wrap=False)
         else:
-            out.print(line, markup=False)
+            out.print(printable(line), markup=False)
 
 
 def split_table(table: Table, console: Console) -> list[Table]:
@@ -71,9 +73,15 @@ def split_table(table: Table, console: Console) -> list[Table]:
 
 def _table_of(columns: Sequence[Column], table: Table) -> Table:
     part = Table(*(column.copy() for column in columns), title=table.title)
+    for column in part.columns:
+        column.header = _printable(column.header)
     for cells in zip(*(column.cells for column in columns), strict=True):
-        part.add_row(*cells)
+        part.add_row(*map(_printable, cells))
     return part
+
+
+def _printable(cell: Any) -> Any:
+    return printable(cell) if isinstance(cell, str) else cell
 
 
 def _width(table: Table, console: Console) -> int:
@@ -82,7 +90,7 @@ def _width(table: Table, console: Console) -> int:
 
 def print_message(text: str) -> None:
     """Print one paragraph on standard error; markup characters in it are printed as they are."""
-    err.print(" ".join(text.split()), markup=False)
+    err.print(printable(" ".join(text.split())), markup=False)
 
 
 @contextmanager

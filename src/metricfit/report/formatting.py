@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 
-UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 DIGITS = 4
 EXACTLY = Context(prec=400, rounding=ROUND_HALF_UP)  # digits enough for any double
 
@@ -145,15 +143,6 @@ def threshold(exact: float, above: float = -math.inf) -> str:
             if above < float(text) <= exact:
                 return text
     return repr(float(exact))
-
-
-def printable(text: str) -> str:
-    """The text with a mark in place of what neither HTML nor SVG may hold: control characters, halves of characters.
-
-    >>> printable("a" + chr(0) + "b") == "a" + chr(0xFFFD) + "b"
-    True
-    """
-    return UNPRINTABLE.sub("\ufffd", text)
 
 
 def shortened(text: str, length: int = 34) -> str:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from metricfit._files import new_file
 from metricfit._version import __version__
+from metricfit.errors import printable
 from metricfit.report import formatting
 from metricfit.report.charts.drawing import Chart
 from metricfit.report.first_screen import FirstScreen
@@ -110,7 +111,7 @@ def render(report: Report) -> str:
             version=__version__,
         )
     )
-    return formatting.printable(html)
+    return printable(html)
 
 
 def write(report: Report, path: PathLike) -> Path:

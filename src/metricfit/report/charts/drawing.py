@@ -21,8 +21,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from metricfit.errors import printable
 from metricfit.report.charts.overlays import SVG, Frame, Overlay
-from metricfit.report.formatting import printable, shortened
+from metricfit.report.formatting import shortened
 
 LINK = "{http://www.w3.org/1999/xlink}href"
 POINTS_PER_INCH = 72

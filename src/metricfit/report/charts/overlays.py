@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import numpy.typing as npt
 
-from metricfit.report.formatting import printable
+from metricfit.errors import printable
 
 Floats = npt.NDArray[np.float64]
 SVG = "http://www.w3.org/2000/svg"
