@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 import metricfit.data.loading
-from metricfit.data import load
+from metricfit.data import limits, load
+from metricfit.data.row_batches import RowBatches
 from metricfit.data.table_files import read_table
+from metricfit.errors import TableTooLargeError
 
 VARIABLE = "METRICFIT_MAX_TABLE_GB"
 MIB = 1 / 1024  # of a GiB
@@ -88,6 +90,21 @@ def test_a_compressed_file_is_not_decompressed_far_beyond_the_limit(tmp_path, mo
         read_table(tmp_path / "t.csv.gz")
     assert all(size > 0 for size in unpacked)
     assert sum(unpacked) <= 16 * 2**20
+
+
+@pytest.mark.parametrize("ending", [".csv.gz", ".jsonl.gz"])
+def test_a_line_that_no_table_has_is_refused(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(limits, "LONGEST_LINE", 2**20)
+    monkeypatch.setattr(limits, "CHUNK", 2**16)
+    path = tmp_path / f"t{ending}"
+    path.write_bytes(gzip.compress(b"a,y\n1,0\n" + b"x" * 2**21 + b",1\n", 1))
+    with pytest.raises(TableTooLargeError, match="a line of more than 1 MiB, which no table has"):
+        read_table(path)
+    with RowBatches([path]) as batches, pytest.raises(TableTooLargeError, match="a line of more than 1 MiB"):
+        list(batches)
+    path.write_bytes(gzip.compress((b"a,y\n" if "csv" in ending else b"") + b'{"a": 1}\n' * 2**18, 1))
+    with RowBatches([path]) as batches:
+        assert sum(len(batch.frame) for batch in batches) == 2**18
 
 
 @pytest.mark.parametrize("value", ["many", "0", "-1", "nan"])

@@ -15,6 +15,8 @@ from metricfit.errors import InvalidValueError, TableTooLargeError, quote
 #: The environment variable that sets the limit, in GiB, and its default.
 VARIABLE, DEFAULT_GB = "METRICFIT_MAX_TABLE_GB", 4.0
 CHUNK = 2**22
+#: Bytes of the longest line of text that is read: one cell of a gigabyte would take several gigabytes.
+LONGEST_LINE = 2**26
 CELL = 8  # bytes of a number
 #: pandas needs up to two times the memory of a table while it reads CSV or converts Parquet and Arrow.
 PEAK = 2
@@ -75,34 +77,28 @@ def checked_chunks(path: Path, *, in_batches: bool = False) -> Iterator[bytes]:
         in_batches: Whether the table is parsed in batches of rows; then only lines can be too large.
 
     Raises:
-        TableTooLargeError: Parsing the table would take more memory than is allowed.
+        TableTooLargeError: Parsing the table would take more memory than is allowed, or a line is too long.
     """
-    if in_batches:
-        yield from _chunks_with_lines(path)
-        return
-    size = lines = columns = 0
+    size = lines = columns = in_line = 0
     separators = dict.fromkeys((b",", b"\t", b";", b"|"), 0)
     with open_unpacked(path) as file:
         while chunk := file.read(CHUNK):
-            size += len(chunk)
-            if not columns:
-                header = chunk.lstrip(b"\r\n").split(b"\n", 1)[0]
-                columns = 1 + max(header.count(separator) for separator in (b",", b"\t"))
-            lines += chunk.count(b"\n")
-            for separator in separators:
-                separators[separator] += chunk.count(separator)
-            cells = max(lines + max(separators.values()), lines * columns)
-            check_memory(path, PEAK * (size + CELL * cells), TEXT_REMEDY)
-            yield chunk
-
-
-def _chunks_with_lines(path: Path) -> Iterator[bytes]:
-    """Read a text file in chunks, unpacked; a single line that would fill the memory is refused."""
-    without_end = 0
-    with open_unpacked(path) as file:
-        while chunk := file.read(CHUNK):
-            without_end = without_end + len(chunk) if b"\n" not in chunk and b"\r" not in chunk else 0
-            check_memory(path, PEAK * without_end)
+            in_line = 0 if b"\n" in chunk or b"\r" in chunk else in_line + len(chunk)
+            if in_line > LONGEST_LINE:
+                raise TableTooLargeError(
+                    f"{path} has a line of more than {LONGEST_LINE // 2**20} MiB, which no table has. Is it another kind "
+                    "of file?"
+                )
+            if not in_batches:
+                size += len(chunk)
+                if not columns:
+                    header = chunk.lstrip(b"\r\n").split(b"\n", 1)[0]
+                    columns = 1 + max(header.count(separator) for separator in (b",", b"\t"))
+                lines += chunk.count(b"\n")
+                for separator in separators:
+                    separators[separator] += chunk.count(separator)
+                cells = max(lines + max(separators.values()), lines * columns)
+                check_memory(path, PEAK * (size + CELL * cells), TEXT_REMEDY)
             yield chunk
 
 
