@@ -86,8 +86,8 @@ def checked_chunks(path: Path, *, in_batches: bool = False) -> Iterator[bytes]:
             in_line = 0 if b"\n" in chunk or b"\r" in chunk else in_line + len(chunk)
             if in_line > LONGEST_LINE:
                 raise TableTooLargeError(
-                    f"{path} has a line of more than {LONGEST_LINE // 2**20} MiB, which no table has. Is it another kind "
-                    "of file?"
+                    f"{path} has a line of more than {LONGEST_LINE // 2**20} MiB, which no table has. Is it another "
+                    "kind of file?"
                 )
             if not in_batches:
                 size += len(chunk)
