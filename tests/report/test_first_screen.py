@@ -1,5 +1,8 @@
 """The first screen says in words what scikit-learn counts."""
 
+import copy
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +13,7 @@ from sklearn.metrics import confusion_matrix, f1_score
 from metricfit import Counts, MetricClassifier, report
 from metricfit.report import formatting
 from metricfit.report.evaluation_result import evaluation_result
+from metricfit.report.findings import verdict_of_fit
 from metricfit.report.first_screen import RequirementState, state_decisions
 from metricfit.report.pages.comparison_screen import screen_of_comparison
 from metricfit.report.pages.model_screen import screen_of_fit
@@ -60,13 +64,26 @@ def test_the_page_of_a_fit_says_what_is_found_and_which_alarms_are_right(model, 
     assert "not guaranteed on new rows" in text
 
 
-def test_a_requirement_with_confidence_is_called_guaranteed(rows):
+def test_a_requirement_with_confidence_is_not_called_guaranteed_out_of_fold(rows, tmp_path):
     certified = MetricClassifier(
         "precision", subject_to="recall >= 0.3", confidence=0.8, **LINEAR | {"members": 4}
     ).fit(*rows)
     (state,) = screen_of_fit(certified, "y").requirements
-    assert state == RequirementState("recall >= 0.3", "guaranteed", state.explanation)
-    assert state.explanation.startswith("guaranteed on new rows with 80 % confidence")
+    assert state == RequirementState("recall >= 0.3", "certified", state.explanation)
+    words = "certified on cross-validated scores (approximate) at 80 % confidence"
+    assert state.explanation.startswith(words)
+    verdict = verdict_of_fit(certified)
+    assert words.replace("certified", "Certified") in verdict
+    text = shown(certified.report(tmp_path / "page.html"))
+    assert words in text
+    assert "guaranteed" not in text.partition("metricfit report")[2].lower()
+    exact = copy.copy(certified)
+    exact.decision_ = replace(certified.decision_, out_of_fold=False)
+    exact._show_decision()
+    (state,) = screen_of_fit(exact, "y").requirements
+    assert (state.state, state.explanation[:30]) == ("guaranteed", "guaranteed at 80 % confidence ")
+    assert "Guaranteed at 80 % confidence" in verdict_of_fit(exact)
+    assert "calibration" not in verdict_of_fit(exact)
 
 
 def test_rows_that_are_referred_are_not_counted(rows):

@@ -35,19 +35,18 @@ from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import command_line, print_message, print_result
 from metricfit.data.labels import quote_label
 from metricfit.data.parquet_table import ParquetTable
-from metricfit.decide.guarantees.bounds import format_percent
 from metricfit.decide.refer.referral import check_referral
 from metricfit.errors import ExportError, quote
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
-from metricfit.metrics.feasibility import InfeasibleWarning, RequirementValue
+from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.report import formatting
 from metricfit.report.findings import better_without_model
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
 from metricfit.runs.backends import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.card_decisions import basis_of_estimate
+from metricfit.tabular.card_decisions import basis_of_estimate, describe_requirement
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
 from metricfit.tabular.export_results import OnnxExport
 from metricfit.tabular.families import NAMES
@@ -190,6 +189,7 @@ def _result(model: MetricClassifier, counts: pd.Series, out: Path) -> dict[str, 
         "classes": {str(label): int(rows) for label, rows in counts.items()},
         "requirements_met": model.requirements_met_,
         "confidence": model.confidence_,
+        "certificate": model.certificate_,
         "requirements": {text: result._asdict() for text, result in model.requirements_.items()},
     }
 
@@ -218,17 +218,10 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
             f"Probabilities from {low:.4g} to {high:.4g} are referred to a person: "
             f"{100 * model.referred_share_:.3g} % of the held-out rows, which the value leaves out."
         )
-    lines += [f"Requirement {text}: {_state(model, result)}." for text, result in model.requirements_.items()]
+    lines += [
+        f"Requirement {text}: {describe_requirement(model, result)}." for text, result in model.requirements_.items()
+    ]
     return [*lines, f"Model: {out / 'model'}", f"Report: {out / 'report.html'}"]
-
-
-def _state(model: MetricClassifier, result: RequirementValue) -> str:
-    """Say what is known about a requirement."""
-    if model.confidence_ is not None:
-        return f"guaranteed at {format_percent(model.confidence_)} confidence ({result.value:.4g} on held-out rows)"
-    if model.confidence is not None and not result.met:
-        return f"NOT guaranteed ({result.value:.4g} on held-out rows)"
-    return f"{'met on held-out rows only' if result.met else 'NOT met'} ({result.value:.4g})"
 
 
 def _table_of_models(model: MetricClassifier) -> Table:

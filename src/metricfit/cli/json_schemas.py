@@ -130,7 +130,13 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
         "positive": _POSITIVE,
         "classes": _CLASSES,
         "requirements_met": flag("Whether all requirements are met; true if there are none."),
-        "confidence": or_null(number("The probability with which the requirements hold on new rows; null for none.")),
+        "confidence": or_null(number("The probability for which the requirements are certified; null for none.")),
+        "certificate": or_null(
+            text(
+                'What the confidence says about new rows: "guaranteed", or "certified on cross-validated scores '
+                '(approximate)"; null without a confidence.'
+            )
+        ),
         "requirements": by_name(
             "What is known about each requirement, by its text.",
             an_object(

@@ -19,13 +19,16 @@ from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.held_out_decisions import held_out_counts
 
 Pair = tuple[float, float]
+#: How a confidence becomes exact.
+EXACT = "With --calibration 0.3 (calibration=0.3 in Python) rows are kept apart, which makes the test exact."
 
 
 def verdict_of_fit(model: MetricClassifier) -> str:
     """Say what the value is an estimate of, whether requirements are met, and what to do next."""
     held_out = formatting.value(model.decision_.value)
     sentences = [
-        "The value is that on held-out rows, on which the decision was chosen, and usually slightly worse on new rows."
+        "The decision was chosen on the held-out rows where the value was measured. New rows usually have a slightly "
+        "worse value."
         if model.requirements_
         else f"The value is estimated for new rows: the value on held-out rows, {held_out}, corrected for having been "
         "chosen on them."
@@ -44,10 +47,13 @@ def verdict_of_fit(model: MetricClassifier) -> str:
         )
     elif model.requirements_:
         met = "; ".join(f"{text} ({formatting.value(result.value)})" for text, result in model.requirements_.items())
-        if model.confidence_ is not None:
-            sentences.append(f"Guaranteed on new rows at {format_percent(model.confidence_)} confidence: {met} here.")
+        if model.certificate_ is not None:
+            certificate = model.certificate_[0].upper() + model.certificate_[1:]
+            sentences.append(f"{certificate} at {format_percent(model.confidence_)} confidence: {met} here.")
+            if model.decision_.out_of_fold:
+                sentences.append(f"New rows are scored by other models than these rows. {EXACT}")
         else:
-            remedy = "--confidence 0.95 (confidence=0.95 in Python) chooses a decision that holds there too"
+            remedy = "--confidence 0.95 (confidence=0.95 in Python) asks for a decision with a margin"
             if model.refer_region_ is not None:
                 remedy = "ask for more than you need"
             sentences.append(

@@ -54,18 +54,21 @@ class Alternative:
     is_subject: bool = False
 
 
+State = Literal["guaranteed", "certified", "met", "unmet"]
+
+
 @dataclass(frozen=True)
 class RequirementState:
     """What is known about a requirement.
 
     Args:
         text: The requirement, such as "recall >= 0.9".
-        state: "guaranteed" on new rows, "met" on the rows at hand alone, or "unmet".
+        state: "guaranteed" on new rows, "certified" on cross-validated scores, "met" on these rows alone, or "unmet".
         explanation: The state in a few words, with the value.
     """
 
     text: str
-    state: Literal["guaranteed", "met", "unmet"]
+    state: State
     explanation: str
 
 

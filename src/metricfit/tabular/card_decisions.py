@@ -10,6 +10,7 @@ import numpy as np
 from metricfit.core.counts import Counts
 from metricfit.decide.guarantees.bounds import format_percent
 from metricfit.metrics import accuracy, averaged, f1, precision, recall, specificity
+from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import get_metric
 from metricfit.stats.multinomial import percentile_interval
 from metricfit.tabular.insight.class_intervals import drawn_counts
@@ -34,7 +35,7 @@ def decision_lines(model: Any, escaped: Escape) -> list[str]:
     if model.pos_label_ is not None:
         lines.append(f"- Positive class: {escaped(model.pos_label_)}")
     for text, result in model.requirements_.items():
-        lines.append(f"- Requirement {escaped(text)}: {_requirement(model, result)}")
+        lines.append(f"- Requirement {escaped(text)}: {describe_requirement(model, result)}")
     if metric.columns:
         lines.append("- Decision: every row has a threshold of its own, by its costs")
     elif model.threshold_ is not None:
@@ -135,11 +136,14 @@ def limit_lines(model: Any, escaped: Escape) -> list[str]:
     return lines
 
 
-def _requirement(model: Any, result: Any) -> str:
+def describe_requirement(model: Any, result: RequirementValue) -> str:
+    """Say what is known about a requirement of a fitted model; the commands, the card and the page say it alike."""
+    value = f"{result.value:.4g} on held-out rows"
     if model.confidence_ is not None:
-        confidence = format_percent(model.confidence_)
-        return f"{model.certificate_}, at {confidence} confidence ({result.value:.4g} on held-out rows)"
-    return f"{'met' if result.met else 'NOT met'} on held-out rows ({result.value:.4g}), not guaranteed on new rows"
+        return f"{model.certificate_} at {format_percent(model.confidence_)} confidence ({value})"
+    if not result.met:
+        return f"NOT {'met' if model.confidence is None else 'certified'} ({value})"
+    return f"met on held-out rows only ({result.value:.4g})"
 
 
 def _balance(model: Any, escaped: Escape) -> str:

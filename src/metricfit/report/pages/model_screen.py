@@ -12,7 +12,6 @@ from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.decide.costs.row_costs import RowCosts, mean_cost
 from metricfit.decide.estimators.model_requirements import model_requirements
-from metricfit.decide.guarantees.bounds import format_percent
 from metricfit.metrics import averaged, get_metric
 from metricfit.metrics.curves import InfeasibleError, best_threshold
 from metricfit.metrics.spoken_names import name_metric
@@ -24,6 +23,7 @@ from metricfit.report.first_screen import (
     Alternative,
     FirstScreen,
     RequirementState,
+    State,
     Statement,
     always_largest_class,
     describe_several_classes,
@@ -36,6 +36,7 @@ from metricfit.report.first_screen import (
 from metricfit.report.model_decisions import class_labels, class_names, costs_of, positive_labels
 from metricfit.report.titles import name_rows
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.card_decisions import describe_requirement
 from metricfit.tabular.insight.held_out_decisions import held_out_costs, held_out_counts, held_out_rows, held_out_scores
 from metricfit.tabular.selection import Selection
 
@@ -201,15 +202,12 @@ def _value_in_hindsight(model: MetricClassifier) -> float | None:
 def _requirements_of_fit(model: MetricClassifier) -> list[RequirementState]:
     states = []
     for text, result in model.requirements_.items():
-        value = formatting.value(result.value)
+        words = describe_requirement(model, result)
         if model.confidence_ is not None:
-            sure = format_percent(model.confidence_)
-            words = f"guaranteed on new rows with {sure} confidence ({value} on held-out rows)"
-            states.append(RequirementState(text, "guaranteed", words))
-        elif result.met:
-            states.append(RequirementState(text, "met", f"met on held-out rows ({value}), not guaranteed on new rows"))
+            state: State = "certified" if model.decision_.out_of_fold else "guaranteed"
         else:
-            states.append(RequirementState(text, "unmet", f"not met ({value} on held-out rows)"))
+            state, words = "met" if result.met else "unmet", f"{words}, not guaranteed on new rows"
+        states.append(RequirementState(text, state, words))
     return states
 
 
