@@ -17,7 +17,7 @@ from metricfit import Counts
 collect_ignore = [
     "src/metricfit/core/kernels/classes_triton_large.py",  # needs Triton
     "src/metricfit/core/kernels/classes_triton_source.py",  # needs Triton
-    "src/metricfit/core/kernels/pairs_triton_source.py",  # needs Triton
+    "src/metricfit/core/kernels/triton/pairs.py",  # needs Triton
     "src/metricfit/core/kernels/pointwise_source.py",  # needs Triton
     "src/metricfit/core/kernels/thresholds_triton_source.py",  # needs Triton
     "src/metricfit/core/kernels/triton_source.py",  # needs Triton

@@ -5,17 +5,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricfit.core.kernels import pairs, pairs_sorted
+from metricfit.core.kernels import pairs
 
 NAN = float("nan")
 POWERS = [0, 1, 2, 3]
 every_power = pytest.mark.parametrize("power", POWERS)
 MILLION = 10**6
-
-
-@pytest.fixture(autouse=True)
-def always_sorted(monkeypatch):
-    monkeypatch.setattr(pairs, "FEW", 0)
 
 
 def by_pairs(queries, points, weight, power):
@@ -83,18 +78,6 @@ def test_a_million_samples_in_float32(kind, power):
             assert ours[i].item() == pytest.approx(theirs.item(), rel=1e-5, abs=0)
 
 
-@every_power
-def test_few_and_many_pairs_agree(power, monkeypatch):
-    leaves = [torch.randn(5, 40, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    results = []
-    for few in (0, 10**6):
-        monkeypatch.setattr(pairs, "FEW", few)
-        sums = pairs.hinge_sums(*leaves, power)
-        results.append([sums, *torch.autograd.grad(sums.sum(), leaves, allow_unused=True, materialize_grads=True)])
-    for a, b in zip(*results, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize(("queries", "points"), [((), (3,)), ((3,), ()), ((2, 1), (3,)), ((2, 3), (2, 3))])
 def test_leading_axes_broadcast(queries, points):
     x, y = torch.randn(*queries, 4, dtype=torch.float64), torch.randn(*points, 6, dtype=torch.float64)
@@ -120,29 +103,6 @@ def test_gradients_are_differentiable_again_and_vmapped(power):
     assert torch.autograd.gradcheck(lambda *given: pairs.hinge_sums(*given, power), leaves)
     if power > 1:
         assert torch.autograd.gradgradcheck(lambda *given: pairs.hinge_sums(*given, power), leaves)
-
-
-@pytest.mark.parametrize("members", [2, 8])
-@pytest.mark.parametrize("nested", [False, True])
-def test_the_size_of_a_vmapped_batch_is_that_of_all_members(members, nested, monkeypatch):
-    """16 pairs a member: for two members all pairs are formed, for eight the scores are sorted; gradients likewise."""
-    monkeypatch.setattr(pairs, "FEW", 50)
-    taken = []
-    for name in ("_all_pairs", "_by_moments"):
-        way = getattr(pairs, name)
-        monkeypatch.setattr(pairs, name, lambda *given, way=way, name=name: taken.append(name) or way(*given))
-    x, y, w = (torch.randn(members, 4, dtype=torch.float64) for _ in range(3))
-    together = torch.func.grad(lambda x, y, w: pairs.hinge_sums(x, y, w, 2).sum(), argnums=(0, 1, 2))
-    if nested:
-        split = [given.reshape(members // 2, 2, 4) for given in (x, y, w)]
-        found = [given.reshape(members, 4) for given in torch.func.vmap(torch.func.vmap(together))(*split)]
-    else:
-        found = torch.func.vmap(together)(x, y, w)
-    assert set(taken) == {"_all_pairs" if members == 2 else "_by_moments"}
-    twins = [given.clone().requires_grad_() for given in (x, y, w)]
-    expected = sum(by_pairs(*row, 2).sum() for row in zip(*twins, strict=True))
-    for ours, theirs in zip(found, torch.autograd.grad(expected, twins), strict=True):
-        torch.testing.assert_close(ours, theirs)
 
 
 def test_points_that_all_members_share():
@@ -192,12 +152,10 @@ def test_compiled_gradients_of_many_samples():
         assert ((a - b).abs().max() / b.abs().max()).item() < 1e-6
 
 
-@pytest.mark.parametrize("few", [0, 10**6], ids=["sorted", "all pairs"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @every_power
-def test_scores_that_are_not_finite_are_never_hidden(power, bad, few, monkeypatch):
+def test_scores_that_are_not_finite_are_never_hidden(power, bad):
     """A bad query spoils its own sum, a bad point its row's, whatever its weight; other rows keep theirs."""
-    monkeypatch.setattr(pairs, "FEW", few)
     x, y, w = (torch.randn(2, 5) for _ in range(3))
     clean = pairs.hinge_sums(x, y, w, power)
     for weight in (w, torch.zeros_like(w)):
@@ -238,19 +196,15 @@ def test_types(queries, points, sums):
     assert found.tolist() == [300**3 + 2 * 27, 298**3 + 2]  # beyond float16
 
 
-@pytest.mark.parametrize("few", [0, 10**6], ids=["sorted", "all pairs"])
-def test_large_whole_numbers_are_distinguished(few, monkeypatch):
+def test_large_whole_numbers_are_distinguished():
     """As float32 both are 2**24."""
-    monkeypatch.setattr(pairs, "FEW", few)
     assert pairs.hinge_sums(torch.tensor([2**24]), torch.tensor([2**24 + 1]), torch.ones(1), 1).tolist() == [1]
     found = pairs.hinge_sums(torch.tensor([2**24]), torch.tensor([2.0**25]), torch.ones(1), 1)
     assert found.tolist() == [2**24]
 
 
-@pytest.mark.parametrize("few", [0, 10**6], ids=["sorted", "all pairs"])
 @pytest.mark.parametrize("power", [4, -1, 1.5])
-def test_other_powers_are_refused(power, few, monkeypatch):
-    monkeypatch.setattr(pairs, "FEW", few)
+def test_other_powers_are_refused(power):
     with pytest.raises(ValueError, match=f"powers 0, 1, 2 or 3, got {power}"):
         pairs.hinge_sums(torch.randn(2), torch.randn(3), torch.ones(3), power)
 
@@ -258,7 +212,6 @@ def test_other_powers_are_refused(power, few, monkeypatch):
 HUGE = 1e308
 
 
-@pytest.mark.parametrize("few", [0, 10**6], ids=["sorted", "all pairs"])
 @pytest.mark.parametrize(
     ("queries", "points", "weight", "power", "expected"),
     [
@@ -271,8 +224,7 @@ HUGE = 1e308
         ([-HUGE], [HUGE], [2.0], 0, [2.0]),
     ],
 )
-def test_overflow_is_nan_both_ways(queries, points, weight, power, expected, few, monkeypatch):
-    monkeypatch.setattr(pairs, "FEW", few)
+def test_overflow_is_nan(queries, points, weight, power, expected):
     found = pairs.hinge_sums(*(torch.tensor(each, dtype=torch.float64) for each in (queries, points, weight)), power)
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), equal_nan=True)
 
@@ -312,4 +264,4 @@ def test_an_unknown_side_is_refused():
 def test_order_of_values(dtype, rows):
     x = torch.randn(*rows, 40_000, dtype=dtype) * 10.0 ** torch.randint(-30, 30, (40_000,))
     x[..., :6] = torch.tensor([0.0, -0.0, 1e-42, -1e-42, float("inf"), -float("inf")])
-    torch.testing.assert_close(x.gather(-1, pairs_sorted.sorting_order(x)), x.sort(-1).values, rtol=0, atol=0)
+    torch.testing.assert_close(x.gather(-1, pairs.sorting_order(x)), x.sort(-1).values, rtol=0, atol=0)

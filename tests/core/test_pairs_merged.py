@@ -1,14 +1,13 @@
-"""Means over the pairs of one long row by one sort, and their gradients of two orders, against all pairs."""
+"""Means over pairs by one sort, and their gradients of two orders, against all pairs."""
 
 import pytest
 import torch
 
-from metricfit.core.kernels import pairs_merged
-from metricfit.core.kernels.pair_means import pair_means
+from metricfit.core.kernels.pairs import means_and_gradient, pair_means
 from metricfit.core.validation import DivergedError
 
 MARGIN = 0.5
-N = pairs_merged.LONG
+N = 512
 every_power = pytest.mark.parametrize("power", [1, 2, 3])
 
 
@@ -41,24 +40,35 @@ def test_means_and_gradients(kind, labels, power):
     score.requires_grad_()
     expected = naive(score, positive, 1 - positive if negative is None else negative, margin, power)
     (gradient,) = torch.autograd.grad(expected, score)
-    assert pairs_merged.handles(score)
-    mean, found = pairs_merged.means(score.unsqueeze(0), positive.unsqueeze(0), negative, margin, power)
+    rows = (None if part is None else part.unsqueeze(0) for part in (score, positive, negative))
+    mean, found = means_and_gradient(*rows, margin, power)
     torch.testing.assert_close(mean, expected.detach().reshape(1), rtol=1e-11, atol=1e-13)
     torch.testing.assert_close(found, gradient.unsqueeze(0), rtol=1e-10, atol=1e-15)
 
 
 @every_power
+@pytest.mark.parametrize("labels", ["hard", "soft", "hard, weighted"])
+@pytest.mark.parametrize("n", [1, 7, 60])
+def test_several_rows(n, labels, power):
+    score, positive, negative = (None if part is None else part.reshape(3, n) for part in samples(labels, n=3 * n))
+    means, gradients = means_and_gradient(score, positive, negative, MARGIN, power)
+    for row in range(3):
+        of_row = None if negative is None else negative[row]
+        expected = means_and_gradient(score[row], positive[row], of_row, MARGIN, power)
+        torch.testing.assert_close((means[row], gradients[row]), expected, rtol=1e-12, atol=1e-14)
+
+
+@every_power
 def test_float32_scores_and_whole_labels(power):
     score, positive, _ = samples("hard", torch.float32)
-    mean, gradient = pairs_merged.means(score, positive.bool(), None, MARGIN, power)
-    expected, wanted = pairs_merged.means(score.double(), positive, None, MARGIN, power)
+    mean, gradient = means_and_gradient(score, positive.bool(), None, MARGIN, power)
+    expected, wanted = means_and_gradient(score.double(), positive, None, MARGIN, power)
     assert mean.dtype == gradient.dtype == torch.float32
     torch.testing.assert_close(mean.double(), expected, rtol=1e-6, atol=0)
     torch.testing.assert_close(gradient.double(), wanted, rtol=1e-6, atol=1e-12)
 
 
-def test_gradients_of_first_and_second_order(monkeypatch):
-    monkeypatch.setattr(pairs_merged, "LONG", 5)
+def test_gradients_of_first_and_second_order():
     score, positive, _ = samples("hard", n=5)
 
     def mean(score):
@@ -71,7 +81,7 @@ def test_gradients_of_first_and_second_order(monkeypatch):
 
 def test_transforms_and_gradients_of_weights_take_another_way():
     score, positive, _ = samples("soft")
-    expected = pairs_merged.means(score, positive, None, MARGIN, 2)
+    expected = means_and_gradient(score, positive, None, MARGIN, 2)
 
     def mean(score, positive):
         return pair_means(score, positive, None, MARGIN, 2)
@@ -85,7 +95,7 @@ def test_transforms_and_gradients_of_weights_take_another_way():
 @pytest.mark.parametrize("label", [0.0, 1.0])
 def test_one_class_gives_zero(label):
     score, _, _ = samples("hard")
-    mean, gradient = pairs_merged.means(score, torch.full_like(score, label), None, MARGIN, 2)
+    mean, gradient = means_and_gradient(score, torch.full_like(score, label), None, MARGIN, 2)
     assert mean == 0
     assert not gradient.any()
 
@@ -100,5 +110,5 @@ def test_scores_that_are_not_finite_are_refused(value):
 
 def test_sums_that_overflow_are_nan():
     score, positive, _ = samples("hard")
-    mean, _ = pairs_merged.means(score * 1e200, positive, None, MARGIN, 2)
+    mean, _ = means_and_gradient(score * 1e200, positive, None, MARGIN, 2)
     assert mean.isnan()

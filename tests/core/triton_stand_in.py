@@ -150,6 +150,8 @@ def install(monkeypatch, *modules):
 
 
 def remove(*modules):
-    """Forget the modules that were imported with the stand-in."""
+    """Forget the modules that were imported with the stand-in, in their packages too."""
     for name in modules:
-        sys.modules.pop(f"metricfit.core.kernels.{name}", None)
+        package, _, module = f"metricfit.core.kernels.{name}".rpartition(".")
+        sys.modules.pop(f"{package}.{module}", None)
+        vars(sys.modules[package]).pop(module, None)

@@ -8,7 +8,6 @@ import torch
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from metricfit import Counts, curves, steps
-from metricfit.core.kernels import pairs
 from metricfit.core.validation import DivergedError
 from metricfit.losses import (
     AveragePrecisionLoss,
@@ -47,10 +46,8 @@ def batch(n=14, seed=0):
 
 
 @every
-@pytest.mark.parametrize("few", [0, 1000], ids=["sorted", "all pairs"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_value_is_the_mean_over_pairs(name, few, weighted, monkeypatch):
-    monkeypatch.setattr(pairs, "FEW", few)
+def test_value_is_the_mean_over_pairs(name, weighted):
     loss, of_pair, on_probabilities = LOSSES[name]
     x, y, w = batch()
     score = (torch.sigmoid(x) if on_probabilities else x).tolist()
@@ -62,8 +59,7 @@ def test_value_is_the_mean_over_pairs(name, few, weighted, monkeypatch):
 
 
 @every
-def test_gradient_by_differences(name, monkeypatch):
-    monkeypatch.setattr(pairs, "FEW", 0)
+def test_gradient_by_differences(name):
     x, y, w = batch(9, seed=3)
     x = (x + 0.01 * torch.arange(9)).requires_grad_()
     assert torch.autograd.gradcheck(lambda given: LOSSES[name][0](given, y, w), x)
@@ -105,8 +101,7 @@ def test_a_model_of_a_population_gets_the_gradient_it_gets_alone(loss):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @every_loss
-def test_compiled(loss, monkeypatch):
-    monkeypatch.setattr(pairs, "FEW", 0)
+def test_compiled(loss):
     x, y, w = batch(30)
     torch._dynamo.reset()
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")

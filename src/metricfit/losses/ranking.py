@@ -19,9 +19,7 @@ from torch import Tensor, nn
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.counts import Counts
 from metricfit.core.distributed import gather_over_ranks
-from metricfit.core.kernels.pair_means import pair_means
-from metricfit.core.kernels.pairs import violations
-from metricfit.core.kernels.pairs_sorted import weight_ranks
+from metricfit.core.kernels.pairs import pair_means, violations, weight_ranks
 from metricfit.core.numerics import counting_dtype, exact_dtype, ratio, share, tails
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.types import Task
@@ -298,8 +296,7 @@ class AveragePrecisionLoss(_HingeLoss):
         if self.spans_ranks:
             samples = tuple(gather_over_ranks(torch.stack(samples), dim=-1))
         score, positive, negative = samples
-        # One after the other: a single row has the quickest sort.
-        by_positives, by_negatives = (violations(score, w, self.margin, self.power) for w in (positive, negative))
+        by_positives, by_negatives = violations(score, torch.stack([positive, negative]), self.margin, self.power)
         if looks_at_values(score, None):
             check_finite(by_positives.detach() + by_negatives.detach(), score)
         false_positives = share(by_negatives, by_positives)  # 1 - precision at the score of each sample

@@ -1,4 +1,4 @@
-"""Sums over all pairs by sorting: O((m + n) log n) time and O(m + n) memory, instead of O(m n) of both.
+"""Sums and means over all pairs by sorting: O((m + n) log n) time and O(m + n) memory, instead of O(m n) of both.
 
 For queries x_i and weighted points y_j the sums are
 
@@ -20,8 +20,9 @@ sums of the same kind, with r - 1 instead of r and, for the points, with queries
     ds_i/dx_i = -r sum_j w_j max(0, y_j - x_i)^(r-1)
     sum_i g_i ds_i/dy_j = r w_j sum_i g_i max(0, y_j - x_i)^(r-1).
 
-``violations`` is for one set of scores, in which the points are the queries moved up by a margin. It has kernels of its
-own: ``pairs_triton`` on CUDA devices, ``pairs_few`` for few pairs, ``pairs_sorted`` otherwise.
+``hinge_sums`` are these sums, ``violations`` are those of one set of scores, in which the points are the queries moved
+up by a margin, and ``pair_means`` are means over the pairs of a positive and a negative. On CUDA devices the Triton
+programs of ``triton.pairs`` compute the last two.
 """
 
 from __future__ import annotations
@@ -31,102 +32,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels import pairs_few, pairs_sorted, pairs_triton
-from metricfit.core.kernels.pairs_sorted import binomial_sum, queries_below, scan_moments, sorting_order
-from metricfit.core.numerics import counting_dtype, exact_dtype, has_storage, leading
+from metricfit.core.kernels.binary_triton import triton_available
+from metricfit.core.numerics import counting_dtype, exact_dtype, has_storage, is_transformed, leading, ratio
+from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError, quote
 
 POWERS = (0, 1, 2, 3)
-
-#: Up to this number of pairs, over all rows and vmapped members, computing all pairs is as fast as sorting (measured on
-#: a CPU, forward and backward, for one row and for many). In float64 they take half a megabyte.
-FEW = 2**16
-
-
-def violations(score: Tensor, opposite: Tensor, margin: float, power: int, per: str = "positive") -> Tensor:
-    """Return how much each sample violates the order of the classes: ``sum max(0, margin - (f_+ - f_-))^r``.
-
-    With ``per="positive"`` each sample is treated as a positive, and the sum is over the negatives: ``opposite`` is the
-    weight of each sample as a negative. With ``per="negative"`` it is the other way round. Scores ``(..., n)`` give
-    ``(..., n)``. The margin is added in float64.
-
-    >>> violations(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]), margin=1.0, power=1)
-    tensor([2., 1.])
-    >>> violations(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), margin=1.0, power=1, per="negative")
-    tensor([1., 2.])
-    """
-    if per not in ("positive", "negative"):
-        raise InvalidValueError(f'per must be "positive" or "negative", got {quote(per)}')
-    score, opposite = torch.broadcast_tensors(score, opposite)  # type: ignore[no-untyped-call]
-    f = score.to(counting_dtype(score.dtype))
-    return _violations(f if per == "positive" else -f, opposite, margin, power)
-
-
-def _violations(score: Tensor, weight: Tensor, margin: float, power: int) -> Tensor:
-    """Return ``sum_j w_j max(0, f_j + m - f_i)^r`` for each score, in the scores' type."""
-    # Plain operations for a compiler, for the reason given in ``soft_counts``.
-    if torch.compiler.is_compiling() or power == 0 or not score.numel():
-        return _plain_violations(score, weight, margin, power)
-    sums: Tensor = _Violations.apply(score, weight, margin, power, _kernel(score))[0]  # type: ignore[no-untyped-call]
-    return sums
-
-
-def _plain_violations(score: Tensor, weight: Tensor, margin: float, power: int) -> Tensor:
-    f = score.to(exact_dtype(score.device))
-    return hinge_sums(f, f + margin, weight, power).to(score.dtype)
-
-
-def _kernel(score: Tensor) -> Any:
-    """Return the module that sums over the pairs of these scores."""
-    if pairs_triton.handles(score):
-        return pairs_triton
-    return pairs_few if score.numel() * score.shape[-1] <= FEW else pairs_sorted
-
-
-class _Violations(torch.autograd.Function):
-    """The sums over pairs of one set of scores, with a closed-form gradient from the same sorted scores."""
-
-    @staticmethod
-    def forward(score: Tensor, weight: Tensor, margin: float, power: int, kernel: Any) -> tuple[Tensor, ...]:
-        rows = (tensor.reshape(-1, score.shape[-1]) for tensor in (score, weight))
-        sums, *rest = kernel.sums(*rows, margin, power)
-        return sums.reshape(score.shape), *rest
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        score, weight, ctx.margin, ctx.power, ctx.kernel = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(score, weight, *output[1:])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        score, weight, *sorted_parts = ctx.saved_tensors
-        margin, power = ctx.margin, ctx.power
-        of_score = of_weight = None
-        if grad is None:
-            return None, None, None, None, None
-        # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
-        # vmapped. Both need plain operations.
-        if ctx.needs_input_grad[0] and (torch.is_grad_enabled() or not has_storage(grad)):
-            as_query = grad * _plain_violations(score, weight, margin, power - 1)
-            of_score = power * (weight * _plain_violations(-score, grad, margin, power - 1) - as_query)
-        elif ctx.needs_input_grad[0]:
-            upstream = grad.reshape(-1, score.shape[-1])
-            of_score = ctx.kernel.gradient(upstream, *sorted_parts, margin, power).reshape(score.shape)
-        if ctx.needs_input_grad[1]:
-            of_weight = _plain_violations(-score, grad, margin, power).to(weight.dtype)
-        return of_score, of_weight, None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], Any]:
-        """Make the vmapped axis a leading one; the kernel is for all members together."""
-        score, weight = (
-            leading(tensor, dim, info.batch_size) for tensor, dim in zip(inputs[:2], in_dims[:2], strict=True)
-        )
-        assert score is not None
-        outputs = _Violations.apply(score, weight, *inputs[2:4], _kernel(score))  # type: ignore[no-untyped-call]
-        return outputs, (0, *(None,) * (len(outputs) - 1))
+BINOMIAL = ((1,), (1, 1), (1, 2, 1), (1, 3, 3, 1))
 
 
 def hinge_sums(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> Tensor:
@@ -147,11 +59,7 @@ def hinge_sums(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> T
     rows = torch.broadcast_shapes(queries.shape[:-1], points.shape[:-1], weight.shape[:-1])  # type: ignore[no-untyped-call]
     x = queries.to(dtype).expand(*rows, -1)
     y, w = (tensor.to(dtype).expand(*rows, points.shape[-1]) for tensor in (points, weight))
-    rising, falling, above = _orders(x.detach(), y.detach())
-    if above.shape[-1] == 0:
-        return _sums(x, y, w, power, None)
-    x, y, w = x.gather(-1, rising), y.gather(-1, falling), w.gather(-1, falling)
-    return torch.empty_like(x).scatter(-1, rising, _sums(x, y, w, power, above))
+    return _sums_in_order(x, y, w, power, sorting_order(x), sorting_order(-y))
 
 
 def _summing_dtype(queries: Tensor, points: Tensor) -> torch.dtype:
@@ -160,81 +68,35 @@ def _summing_dtype(queries: Tensor, points: Tensor) -> torch.dtype:
     return exact_dtype(points.device)  # float32 does not distinguish integers from 2**24 on
 
 
-Orders = tuple[Tensor, Tensor, Tensor]
+def _sums_in_order(x: Tensor, y: Tensor, w: Tensor, power: int, rising: Tensor, falling: Tensor) -> Tensor:
+    """Return the sums of queries and points whose orders are known."""
+    if not y.shape[-1]:
+        return 0.0 * x + (y * w).sum(-1, keepdim=True)
+    x, y, w = x.gather(-1, rising), y.gather(-1, falling), w.gather(-1, falling)
+    above = torch.searchsorted(-y.detach(), -x.detach())
+    return _unsort(_sums(x, y, w, power, above), rising)
 
 
-def _orders(queries: Tensor, points: Tensor) -> Orders:
-    """Return the rising order of queries, the falling order of points, and the number of points above each query.
-
-    All three are empty if there are few pairs. Under a compiler, which sees one member of a vmapped function, this
-    means few pairs per member.
-    """
-    if torch.compiler.is_compiling():
-        return _compute_orders(queries, points)
-    orders: Orders = _Orders.apply(queries, points)  # type: ignore[no-untyped-call]
-    return orders
-
-
-def _compute_orders(queries: Tensor, points: Tensor) -> Orders:
-    if queries.numel() * points.shape[-1] <= FEW:
-        none = torch.empty(*queries.shape[:-1], 0, dtype=torch.int64, device=queries.device)
-        return none, none.clone(), none.clone()
-    rising, falling = sorting_order(queries), sorting_order(-points)
-    return rising, falling, torch.searchsorted(-points.gather(-1, falling), -queries.gather(-1, rising))
-
-
-class _Orders(torch.autograd.Function):
-    """A Function, so that the rule for vmap can count the pairs of all members before anything is sorted."""
-
-    @staticmethod
-    def forward(queries: Tensor, points: Tensor) -> Orders:
-        return _compute_orders(queries, points)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Orders) -> None:
-        ctx.mark_non_differentiable(*output)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Orders, tuple[int, int, int]]:
-        """Make the vmapped axis a leading one."""
-        x, y = (leading(tensor, dim, info.batch_size) for tensor, dim in zip(inputs, in_dims, strict=True))
-        return _Orders.apply(x, y), (0, 0, 0)  # type: ignore[no-untyped-call]
-
-
-def _sums(queries: Tensor, points: Tensor, weight: Tensor, power: int, above: Tensor | None) -> Tensor:
-    """Sum over sorted queries and points, given the number of points above each query; None sums over all pairs."""
+def _sums(queries: Tensor, points: Tensor, weight: Tensor, power: int, above: Tensor) -> Tensor:
+    """Sum over sorted queries and points, of which ``above`` are above each query."""
     if torch.compiler.is_compiling():  # plain operations for a compiler, for the reason given in ``soft_counts``
-        return _forward(queries, points, weight, power, above)
+        return _by_moments(queries, points, weight, power, above)
     sums: Tensor = _HingeSums.apply(queries, points, weight, power, above)  # type: ignore[no-untyped-call]
     return sums
 
 
-def _forward(queries: Tensor, points: Tensor, weight: Tensor, power: int, above: Tensor | None) -> Tensor:
+def _by_moments(queries: Tensor, points: Tensor, weight: Tensor, power: int, above: Tensor) -> Tensor:
     exact = exact_dtype(points.device)
     x, y, w = queries.to(exact), points.to(exact), weight.to(exact)
-    if above is None:
-        sums, ends = _all_pairs(x, y, w, power), y
-    else:  # sorting puts NaN at an end
-        sums, ends = _by_moments(x, y, w, power, above), torch.stack([y[..., 0], y[..., -1]], -1)
-    sums = sums + 0.0 * sums + 0.0 * x  # 0 times NaN, or infinity, is NaN
-    if points.shape[-1]:
-        furthest = torch.relu(ends.amax(-1, keepdim=True) - x) ** power
-        sums = sums + 0.0 * furthest + (0.0 * ends).sum(-1, keepdim=True)
-    return sums.to(queries.dtype)
-
-
-def _all_pairs(x: Tensor, y: Tensor, w: Tensor, power: int) -> Tensor:
-    gaps = y.unsqueeze(-2) - x.unsqueeze(-1)
-    terms = (gaps > 0).to(gaps.dtype) if power == 0 else torch.relu(gaps) ** power
-    return (terms @ w.unsqueeze(-1)).squeeze(-1)
-
-
-def _by_moments(x: Tensor, y: Tensor, w: Tensor, power: int, above: Tensor) -> Tensor:
     lowest = (above - 1).clamp(min=0)
     gap = y.gather(-1, lowest) - x
     moments = [moment.gather(-1, lowest) for moment in scan_moments(-y.diff(dim=-1), w, power)]
-    total = binomial_sum(power, gap, moments)
-    return torch.where(above > 0, total, 0.0)
+    sums = torch.where(above > 0, binomial_sum(power, gap, moments), 0.0)
+    # 0 times NaN, or infinity, is NaN. Sorting puts NaN at an end.
+    ends = torch.stack([y[..., 0], y[..., -1]], -1)
+    furthest = torch.relu(ends.amax(-1, keepdim=True) - x) ** power
+    sums = sums + 0.0 * sums + 0.0 * x + 0.0 * furthest + (0.0 * ends).sum(-1, keepdim=True)
+    return sums.to(queries.dtype)
 
 
 class _HingeSums(torch.autograd.Function):
@@ -245,8 +107,8 @@ class _HingeSums(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(queries: Tensor, points: Tensor, weight: Tensor, power: int, above: Tensor | None) -> Tensor:
-        return _forward(queries, points, weight, power, above)
+    def forward(queries: Tensor, points: Tensor, weight: Tensor, power: int, above: Tensor) -> Tensor:
+        return _by_moments(queries, points, weight, power, above)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -260,8 +122,8 @@ class _HingeSums(torch.autograd.Function):
         of_queries = of_points = of_weight = None
         if r and ctx.needs_input_grad[0]:
             of_queries = -r * grad * _sums(queries, points, weight, r - 1, above)
-        if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
-            below = None if above is None else above.shape[-1] - queries_below(above, points.shape[-1])
+        if queries.shape[-1] and (ctx.needs_input_grad[1] or ctx.needs_input_grad[2]):
+            below = above.shape[-1] - _queries_below(above, points.shape[-1])
             if r and ctx.needs_input_grad[1]:
                 of_points = r * weight * _sums(-points, -queries, grad, r - 1, below)
             if ctx.needs_input_grad[2]:
@@ -276,3 +138,296 @@ class _HingeSums(torch.autograd.Function):
             for value, dim in zip(inputs, in_dims, strict=True)
         )
         return _HingeSums.apply(x, y, w, power, above), 0  # type: ignore[no-untyped-call]
+
+
+def _queries_below(above: Tensor, points: int) -> Tensor:
+    """Return the number of queries that do not exceed each point: point j exceeds those with more than j above them."""
+    queries_with = above.new_zeros(*above.shape[:-1], points + 1)
+    return queries_with.scatter_add_(-1, above, torch.ones_like(above)).cumsum(-1)[..., :-1]
+
+
+def scan_moments(steps: Tensor, w: Tensor, highest: int) -> list[Tensor]:
+    """Return the moments of the first points up to each one about this one, of the powers 0 to ``highest``.
+
+    Args:
+        steps: The distances from each point to the next, ``(..., n - 1)``.
+        w: The weights of the points, ``(..., n)``.
+        highest: The highest power.
+    """
+    moments = [w.cumsum(-1)]
+    for k in range(1, highest + 1):
+        gained = binomial_sum(k, steps, [moment[..., :-1] for moment in moments])
+        moments.append(torch.nn.functional.pad(gained.cumsum(-1), (1, 0)))
+    return moments
+
+
+def binomial_sum(power: int, base: Tensor, moments: list[Tensor]) -> Tensor:
+    """Sum ``binomial(power, k) base^(power - k) moment_k`` over the k of the moments, by Horner's rule."""
+    total = moments[0]
+    for k, moment in enumerate(moments[1:], start=1):
+        total = torch.add(total * base, moment, alpha=BINOMIAL[power][k])
+    return total if len(moments) > power else total * base
+
+
+def violations(score: Tensor, opposite: Tensor, margin: float, power: int, per: str = "positive") -> Tensor:
+    """Return how much each sample violates the order of the classes: ``sum max(0, margin - (f_+ - f_-))^r``.
+
+    With ``per="positive"`` each sample is treated as a positive, and the sum is over the negatives: ``opposite`` is the
+    weight of each sample as a negative. With ``per="negative"`` it is the other way round. Scores ``(..., n)`` give
+    ``(..., n)``. The margin is added in float64.
+
+    >>> violations(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]), margin=1.0, power=1)
+    tensor([2., 1.])
+    >>> violations(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), margin=1.0, power=1, per="negative")
+    tensor([1., 2.])
+    """
+    if per not in ("positive", "negative"):
+        raise InvalidValueError(f'per must be "positive" or "negative", got {quote(per)}')
+    f = score.to(counting_dtype(score.dtype))
+    f = f if per == "positive" else -f
+    if power and _takes_triton(f):
+        f, opposite = torch.broadcast_tensors(f, opposite)  # type: ignore[no-untyped-call]
+        sums: Tensor = _Violations.apply(f, opposite, margin, power)[0]  # type: ignore[no-untyped-call]
+        return sums
+    return _plain_violations(f, opposite, margin, power)
+
+
+def _plain_violations(score: Tensor, weight: Tensor, margin: float, power: int) -> Tensor:
+    """Return ``sum_j w_j max(0, f_j + m - f_i)^r`` for each score, in the scores' type, from one order of them.
+
+    Weights with more leading axes than the scores do not sort them more than once.
+    """
+    f = score.to(exact_dtype(score.device))
+    falling = sorting_order(-f)
+    f, w, falling = torch.broadcast_tensors(f, weight.to(f.dtype), falling)  # type: ignore[no-untyped-call]
+    return _sums_in_order(f, f + margin, w, power, falling.flip(-1), falling).to(score.dtype)
+
+
+def _takes_triton(score: Tensor) -> bool:
+    """Return whether Triton's programs are for these scores: eagerly, float32 or float64 rows on a CUDA device."""
+    return (
+        score.is_cuda
+        and not torch.compiler.is_compiling()
+        and score.dtype in (torch.float32, torch.float64)
+        and 0 < score.shape[-1] < 2**30
+        and 0 < score.numel() < 2**31
+        and _is_plain(score)
+        and torch.version.cuda is not None
+        and triton_available()
+    )
+
+
+def _is_plain(score: Tensor) -> bool:
+    """Return whether no transform of torch is active, for which an operation with its own gradient has no rule."""
+    return not is_transformed() and has_storage(score)
+
+
+class _Violations(torch.autograd.Function):
+    """The sums over pairs of one set of scores on a CUDA device, with a gradient from the same sorted scores."""
+
+    @staticmethod
+    def forward(score: Tensor, weight: Tensor, margin: float, power: int) -> tuple[Tensor, ...]:
+        from metricfit.core.kernels.triton import pairs
+
+        f, w = (tensor.reshape(-1, score.shape[-1]) for tensor in (score, weight))
+        sums, *rest = pairs.sums(f, w, margin, power)
+        return sums.reshape(score.shape), *rest
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        score, weight, ctx.margin, ctx.power = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(score, weight, *output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+        from metricfit.core.kernels.triton import pairs
+
+        score, weight, lower, falling, sorted_weight, order = ctx.saved_tensors
+        margin, power = ctx.margin, ctx.power
+        of_score = of_weight = None
+        if grad is None:
+            return None, None, None, None
+        # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
+        # vmapped. Both need plain operations.
+        if ctx.needs_input_grad[0] and (torch.is_grad_enabled() or not has_storage(grad)):
+            as_query = grad * _plain_violations(score, weight, margin, power - 1)
+            of_score = power * (weight * _plain_violations(-score, grad, margin, power - 1) - as_query)
+        elif ctx.needs_input_grad[0]:
+            upstream = grad.reshape(-1, score.shape[-1])
+            of_score = pairs.gradient(upstream, lower, falling, sorted_weight, order, margin, power)
+            of_score = of_score.reshape(score.shape)
+        if ctx.needs_input_grad[1]:
+            of_weight = _plain_violations(-score, grad, margin, power).to(weight.dtype)
+        return of_score, of_weight, None, None
+
+
+def pair_means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int) -> Tensor:
+    """Return the mean of ``max(0, margin - (f_+ - f_-))^power`` over the pairs of each row; 0 without pairs.
+
+    The means are computed together with their gradient, by ``means_and_gradient`` on the CPU and by Triton's programs
+    on a CUDA device. Transforms of torch, compilers and gradients of the weights take ``violations``.
+
+    Args:
+        score: The scores, ``(..., n)``.
+        positive: The weight of each sample as a positive, ``(..., n)``, of any type.
+        negative: The weight of each sample as a negative; None for 1 minus that as a positive.
+        margin: How far a positive should be above a negative.
+        power: The exponent: 1, 2 or 3.
+
+    Returns:
+        The means, ``(...)``.
+
+    Raises:
+        DivergedError: If scores are not finite and values are checked.
+
+    Example:
+        >>> pair_means(torch.tensor([1.0, 0.5]), torch.tensor([1.0, 0.0]), None, 1.0, 2)
+        tensor(0.2500)
+    """
+    if _is_fused(score, positive, negative):
+        means: Tensor = _FusedMeans.apply(score, positive, negative, margin, power)  # type: ignore[no-untyped-call]
+    else:
+        means = _plain_means(score, positive, negative, margin, power)
+    if looks_at_values(score, None):
+        check_finite(means.detach(), score)
+    return means
+
+
+def _plain_means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int) -> Tensor:
+    positive = positive.to(score.dtype)
+    negative = 1 - positive if negative is None else negative
+    sums = violations(score, negative, margin, power)
+    return ratio((positive * sums).sum(-1), positive.sum(-1) * negative.sum(-1))
+
+
+def _is_fused(score: Tensor, positive: Tensor, negative: Tensor | None) -> bool:
+    """Return whether the means are computed with their gradient: eagerly, with a gradient of the scores only."""
+    if torch.compiler.is_compiling() or positive.requires_grad or (negative is not None and negative.requires_grad):
+        return False
+    return _takes_triton(score) or (score.is_cpu and score.shape[-1] > 0 and _is_plain(score))
+
+
+class _FusedMeans(torch.autograd.Function):
+    """The means with the gradient that was computed with them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int
+    ) -> Tensor:
+        if _takes_triton(score):
+            from metricfit.core.kernels.triton import pairs
+
+            means, gradient = pairs.means(score, positive, negative, margin, power)
+        else:
+            means, gradient = means_and_gradient(score, positive, negative, margin, power)
+        ctx.save_for_backward(score, positive, negative, gradient)
+        ctx.margin, ctx.power = margin, power
+        return means
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        score, positive, negative, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled() or not has_storage(grad):  # this backward is itself differentiated, or vmapped
+            with torch.enable_grad():
+                means = _plain_means(score, positive, negative, ctx.margin, ctx.power)
+            (of_score,) = torch.autograd.grad(means, score, grad, create_graph=True)
+        else:
+            of_score = grad.unsqueeze(-1) * gradient
+        return of_score, None, None, None, None
+
+
+def means_and_gradient(
+    score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int
+) -> tuple[Tensor, Tensor]:
+    """Return the means over the pairs of each row, and their gradient: one sort of both classes together.
+
+    The positives, and the negatives moved up by the margin, are merged into one falling order. Let T_k be the moments
+    of the negatives down to each place about the score at this place. At a positive T_r is its sum over the negatives,
+    so that no search is needed, and -r T_(r-1) is the derivative. For a negative it is r times the moment of order
+    r - 1 of the positives from below. A positive stands above a negative at the same score: the pair has no violation,
+    and for r = 1 no derivative.
+
+    The arguments are those of ``pair_means``. Both results are NaN if a score is not finite, or if a power of a
+    difference overflows float64.
+    """
+    f, p = (tensor.detach().to(torch.float64) for tensor in (score, positive))
+    q = 1 - p if negative is None else negative.detach().to(torch.float64)
+    pairs = p.sum(-1) * q.sum(-1)
+    flaw = 0.0 * f.sum(-1)  # 0 times NaN, or infinity, is NaN
+    n, has_both_roles = f.shape[-1], bool((p * q).any())
+    if has_both_roles:  # soft labels: each sample is there twice
+        nothing = torch.zeros_like(f)
+        f, p, q = torch.cat([f, f], -1), torch.cat([p, nothing], -1), torch.cat([nothing, q], -1)
+    is_negative = q != 0
+    lowered = torch.add(f, is_negative, alpha=margin).neg_().add_(0.0)  # 0.0 and -0.0 become equal
+    order = torch.sort(_sorting_keys(lowered).add_(is_negative), dim=-1).indices
+    steps, p, q = _select(lowered, order).diff(dim=-1), _select(p, order), _select(q, order)
+    above = scan_moments(steps, q, power)
+    below = scan_moments(steps.flip(-1), p.flip(-1), power - 1)[-1].flip(-1)
+    per_pair = ratio(torch.ones_like(pairs), pairs)
+    means = (p * above[power]).sum(-1).mul_(per_pair)
+    means = means + (0.0 * means + flaw)
+    slopes = q.mul_(below).sub_(p.mul_(above[power - 1])).mul_(power * per_pair.unsqueeze(-1))
+    gradient = _unsort(slopes, order)
+    if has_both_roles:
+        gradient = gradient[..., :n] + gradient[..., n:]
+    return means.to(score.dtype), gradient.to(score.dtype)
+
+
+def weight_ranks(score: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weight of all samples with a higher score than each one, and of those with the same score.
+
+    Args:
+        score: ``(..., n)``.
+        weight: ``(..., n)``.
+
+    Returns:
+        Two tensors ``(..., n)`` of the type of exact sums, without gradients. Scores must not be NaN.
+
+    Example:
+        >>> weight_ranks(torch.tensor([1.0, 3.0, 1.0]), torch.tensor([1.0, 2.0, 4.0]))
+        (tensor([2., 0., 2.], dtype=torch.float64), tensor([5., 2., 5.], dtype=torch.float64))
+    """
+    lowered = -score.detach()
+    order = sorting_order(lowered)
+    rising = lowered.gather(-1, order)
+    total = torch.nn.functional.pad(weight.detach().to(exact_dtype(score.device)).gather(-1, order).cumsum(-1), (1, 0))
+    higher = total.gather(-1, torch.searchsorted(rising, rising))
+    same = total.gather(-1, torch.searchsorted(rising, rising, right=True)) - higher
+    return _unsort(higher, order), _unsort(same, order)
+
+
+def sorting_order(values: Tensor) -> Tensor:
+    """Return the indices that sort the values, the smallest first and NaN at an end.
+
+    On the CPU torch sorts integers by radix: one long row takes a tenth of the time of floating point numbers.
+    """
+    values = values.detach()
+    one_row = values.device.type == "cpu" and values.numel() == values.shape[-1]
+    if torch.compiler.is_compiling() or not one_row or not has_storage(values):
+        return torch.sort(values, dim=-1).indices
+    return torch.sort(_sorting_keys(values)).indices
+
+
+def _sorting_keys(values: Tensor) -> Tensor:
+    """Return integers in the order of floating point numbers.
+
+    The bits of a floating point number, read as an integer, rise with the number above 0 and fall below 0, where all
+    bits but the sign are therefore inverted.
+    """
+    integer = torch.int32 if values.dtype == torch.float32 else torch.int64
+    bits = values.contiguous().view(integer)
+    return torch.where(bits < 0, bits ^ torch.iinfo(integer).max, bits)
+
+
+def _select(values: Tensor, index: Tensor) -> Tensor:
+    """Return the values of each row at the positions of its index; of one row, by the quickest operation for that."""
+    if values.numel() == values.shape[-1]:
+        return values.reshape(-1).index_select(0, index.reshape(-1)).reshape(values.shape)
+    return values.gather(-1, index)
+
+
+def _unsort(values: Tensor, order: Tensor) -> Tensor:
+    return torch.empty_like(values).scatter(-1, order, values)
