@@ -15,7 +15,6 @@ from metricfit.errors import InvalidValueError, ModelFileError
 from metricfit.tabular.families.family import Features, Floats, Integers
 from metricfit.tabular.families.model_state import Expected, ModelState
 from metricfit.tabular.families.row_parts import predict_in_parts
-from metricfit.tabular.families.tree_masks import MOST_LEAVES, TreeMasks
 
 #: Bits of LightGBM's decision_type: a categorical split, and zeros that count as missing.
 CATEGORICAL, ZERO_IS_MISSING = 1, 4
@@ -126,49 +125,15 @@ class BoostedTrees:
 
     def logits(self, features: Features) -> Floats:
         """Return the sum of the trees plus the start."""
-        predict = self._by_masks if self._masks is not None else self._by_lightgbm
-        return predict_in_parts(predict, features.encoded) + self.start
+        return predict_in_parts(self._sums, features.encoded) + self.start
 
-    def _by_masks(self, x: NDArray[np.float32]) -> Floats:
-        return np.stack([masks.sums(x) for masks in self._masks or ()], axis=1)
-
-    def _by_lightgbm(self, x: NDArray[np.float32]) -> Floats:
+    def _sums(self, x: NDArray[np.float32]) -> Floats:
         sums = self._booster.predict(x, raw_score=True, num_threads=1)
         return np.asarray(sums, dtype=np.float64).reshape(len(x), -1)
 
     @cached_property
-    def _masks(self) -> list[TreeMasks] | None:
-        """The trees of each logit; None if they are too large."""
-        most = int(self.leaves.max(initial=2))
-        if most > MOST_LEAVES:
-            return None
-        splits, leaves = most - 1, self.leaves
-        tree = np.repeat(np.arange(len(leaves)), leaves - 1)
-        within = np.arange(len(tree)) - np.repeat(np.cumsum(leaves - 1) - (leaves - 1), leaves - 1)
-        feature = np.zeros((len(leaves), splits), dtype=np.int64)
-        threshold = np.zeros((len(leaves), splits), dtype=np.float32)
-        left, right = np.full_like(feature, ~0), np.full_like(feature, ~0)
-        feature[tree, within], threshold[tree, within] = self.feature, self.threshold
-        left[tree, within], right[tree, within] = self.left, self.right
-        value = np.zeros((len(leaves), splits + 1))
-        leaf_tree = np.repeat(np.arange(len(leaves)), leaves)
-        value[leaf_tree, np.arange(len(leaf_tree)) - np.repeat(np.cumsum(leaves) - leaves, leaves)] = self.value
-        outputs = len(self.start)
-        return [
-            TreeMasks.build(
-                leaves[output::outputs],
-                feature[output::outputs],
-                threshold[output::outputs],
-                left[output::outputs],
-                right[output::outputs],
-                value[output::outputs],
-            )
-            for output in range(outputs)
-        ]
-
-    @cached_property
     def _booster(self) -> lightgbm.Booster:
-        """The same trees in LightGBM, which is faster for large trees."""
+        """The same trees in LightGBM, which predicts with them."""
         return lightgbm.Booster(model_str=self.lightgbm_text())
 
     def lightgbm_text(self) -> str:
