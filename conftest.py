@@ -18,7 +18,7 @@ collect_ignore = [
     "src/metricfit/core/kernels/classes_triton_large.py",  # needs Triton
     "src/metricfit/core/kernels/classes_triton_source.py",  # needs Triton
     "src/metricfit/core/kernels/triton/pairs.py",  # needs Triton
-    "src/metricfit/core/kernels/pointwise_source.py",  # needs Triton
+    "src/metricfit/core/kernels/triton/pointwise.py",  # needs Triton
     "src/metricfit/core/kernels/thresholds_triton_source.py",  # needs Triton
     "src/metricfit/core/kernels/triton_source.py",  # needs Triton
     "src/metricfit/data/images.py",  # moved: importing it is an error

@@ -7,7 +7,7 @@ import torch
 from torch.autograd import forward_ad
 
 from metricfit import SurrogateFBetaLoss
-from metricfit.core.kernels import pointwise_cpu
+from metricfit.core.kernels import pointwise
 from metricfit.core.validation import DivergedError
 from metricfit.losses import (
     ClassBalanced,
@@ -63,7 +63,7 @@ def fast(loss, logits, target):
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("labels", ["hard", "soft"])
-@pytest.mark.parametrize("n", [7, pointwise_cpu.SHORT + 1])
+@pytest.mark.parametrize("n", [7, pointwise.SHORT + 1])
 def test_value_and_gradient_are_those_of_plain_operations(name, labels, n):
     given = batch(n, labels)
     torch.testing.assert_close(fast(LOSSES[name], *given), plain(LOSSES[name], *given), rtol=1e-9, atol=1e-14)
@@ -71,9 +71,9 @@ def test_value_and_gradient_are_those_of_plain_operations(name, labels, n):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_blocks_add_up_to_the_whole(name, monkeypatch):
-    given = batch(pointwise_cpu.SHORT + 5)
+    given = batch(pointwise.SHORT + 5)
     expected = fast(LOSSES[name], *given)
-    monkeypatch.setattr(pointwise_cpu, "BLOCK", 1000)
+    monkeypatch.setattr(pointwise, "BLOCK", 1000)
     torch.testing.assert_close(fast(LOSSES[name], *given), expected)
 
 
@@ -141,7 +141,7 @@ def test_a_factor_on_the_loss_is_a_factor_on_the_gradient():
     torch.testing.assert_close(leaf.grad, 3 * fast(FocalLoss(2.0), logits, target)[1])
 
 
-@pytest.mark.parametrize("n", [3, pointwise_cpu.SHORT + 1])
+@pytest.mark.parametrize("n", [3, pointwise.SHORT + 1])
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
 def test_a_logit_that_is_not_finite_is_reported_even_if_its_loss_is_0(n, bad):
     logits, target = torch.zeros(n), torch.zeros(n)
@@ -152,7 +152,7 @@ def test_a_logit_that_is_not_finite_is_reported_even_if_its_loss_is_0(n, bad):
             WeightedBCELoss()(logits, target)
 
 
-@pytest.mark.parametrize("n", [3, pointwise_cpu.SHORT + 1])
+@pytest.mark.parametrize("n", [3, pointwise.SHORT + 1])
 @pytest.mark.parametrize("bad", [2.0, -1.0, math.inf, math.nan])
 def test_a_label_out_of_range_is_refused(n, bad):
     target = torch.zeros(n)
@@ -188,8 +188,8 @@ def test_settings_may_change_after_construction():
 
 def test_nothing_is_computed_for_a_gradient_that_nobody_wants(monkeypatch):
     asked = []
-    original = pointwise_cpu.weighted_sum
-    monkeypatch.setattr(pointwise_cpu, "weighted_sum", lambda *args: asked.append(args[-1]) or original(*args))
+    original = pointwise._sum_and_gradient
+    monkeypatch.setattr(pointwise, "_sum_and_gradient", lambda *args: asked.append(args[-1]) or original(*args))
     logits, target = batch(9)
     with torch.no_grad():
         WeightedBCELoss()(logits.requires_grad_(), target)

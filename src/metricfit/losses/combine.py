@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Columns
-from metricfit.core.kernels.pointwise_form import PointwiseForm
+from metricfit.core.kernels.pointwise import PointwiseForm
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import Loss, check_parts, takes_probabilities
 from metricfit.losses.calling import (

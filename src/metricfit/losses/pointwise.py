@@ -16,13 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from metricfit.core.kernels.pointwise_form import PointwiseForm
-from metricfit.core.kernels.pointwise_sums import kernel_applies, weighted_sum
+from metricfit.core.kernels.pointwise import PointwiseForm, kernel_applies, weighted_sum
 from metricfit.core.numerics import SMALLEST_DIVISOR, ratio, tails
 from metricfit.core.types import Task
 from metricfit.core.validation import refuse_tracing
 from metricfit.errors import InvalidValueError
-from metricfit.losses.base import AdditiveLoss, ColumnLoss, check_statistics, inheritance_level
+from metricfit.losses.base import AdditiveLoss, ColumnLoss, check_statistics, inheritance_level, weights_by_class
 
 #: What a kernel does in place of a loss's own methods.
 REPLACED_METHODS = ("of_positive", "of_negative", "statistics", "value", "over_ranks", "columns", "_plain_sum")
@@ -447,30 +446,10 @@ class MSFELoss(ColumnLoss, AdditiveLoss):
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the errors of positives and negatives and their weights, each summed, ``(4,)``."""
         batch = self.columns(logits, target, weight)
-        x, y, w = batch.logits, batch.target, batch.weight
-        positives = _times(y, w).sum()
-        negatives = x.numel() - positives if w is None else ((1 - y) * w).sum()
-        if x.numel() and kernel_applies(x, y, w):
-            errors = (
-                weighted_sum(x, y, w, PointwiseForm("squared_error", 1.0, 0.0), 1.0, _errors_of_positives),
-                weighted_sum(x, y, w, PointwiseForm("squared_error", 0.0, 1.0), 1.0, _errors_of_negatives),
-            )
-        else:
-            errors = _errors_of_positives(x, y, w), _errors_of_negatives(x, y, w)
-        return check_statistics(torch.stack([*errors, positives, negatives]), x)
+        (p, q), (positives, negatives) = tails(batch.logits), weights_by_class(batch)
+        errors = (positives * q**2 / 2).sum(), (negatives * p**2 / 2).sum()
+        return check_statistics(torch.stack([*errors, positives.sum(), negatives.sum()]), batch.logits)
 
     def value(self, statistics: Tensor) -> Tensor:
         """Return the sum over the classes of their squared mean errors."""
         return (ratio(statistics[:2], statistics[2:]) ** 2).sum()
-
-
-def _errors_of_positives(logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    return (_times(target, weight) * tails(logits)[1] ** 2 / 2).sum()
-
-
-def _errors_of_negatives(logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    return (_times(1 - target, weight) * tails(logits)[0] ** 2 / 2).sum()
-
-
-def _times(share: Tensor, weight: Tensor | None) -> Tensor:
-    return share if weight is None else share * weight

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from metricfit.core.buffers import ExactBuffers
-from metricfit.core.kernels.pointwise_form import PointwiseForm
+from metricfit.core.kernels.pointwise import PointwiseForm
 from metricfit.core.types import Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.pointwise import PointwiseLoss

@@ -1,8 +1,61 @@
-"""The Triton programs of ``pointwise_triton``; imported only if there is a CUDA device."""
+"""Sums of pointwise losses on a CUDA device in one pass over the input, and their gradient in another.
+
+Nothing is kept between the passes but the input. ``kernels.pointwise`` has the formulas. This module is imported only
+if there is a CUDA device.
+"""
 # mypy: ignore-errors
 
+import math
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
+
+from metricfit.core.kernels.pointwise import PointwiseForm
+
+KINDS = {"cross_entropy": 0, "focal": 1, "absolute_error": 2, "surrogate": 3, "power_surrogate": 4}
+BLOCK = 1024
+
+
+def weighted_sum(logits: Tensor, target: Tensor, weight: Tensor | None, form: PointwiseForm, scale: float) -> Tensor:
+    """Return the weighted sum of the losses times ``scale``."""
+    x, y, w = _flat(logits, target, weight)
+    blocks = -(-x.numel() // BLOCK)
+    partial = torch.empty(blocks, dtype=x.dtype, device=x.device)
+    numbers = x.numel(), *_numbers(form)
+    with torch.cuda.device(x.device):
+        sum_kernel[blocks, 1, 1](x, y, w, partial, *numbers, **_static(form, weight))
+    return partial.sum(dtype=torch.float64).mul_(scale).to(x.dtype)
+
+
+def gradient(
+    logits: Tensor, target: Tensor, weight: Tensor | None, form: PointwiseForm, scale: float, grad: Tensor
+) -> Tensor:
+    """Return the gradient of the logits, from that of the sum."""
+    x, y, w = _flat(logits, target, weight)
+    result = torch.empty_like(x)
+    numbers = x.numel(), scale, *_numbers(form)
+    blocks = -(-x.numel() // BLOCK)
+    with torch.cuda.device(x.device):
+        slope_kernel[blocks, 1, 1](x, y, w, grad, result, *numbers, **_static(form, weight))
+    return result.view(logits.shape)
+
+
+def _flat(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    x, y = logits.contiguous().view(-1), target.contiguous().view(-1)
+    return x, y, x if weight is None else weight.contiguous().view(-1)
+
+
+def _numbers(form: PointwiseForm) -> tuple[float, ...]:
+    first = math.exp(form.first) if form.kind == "surrogate" else form.first
+    return form.positive_weight, form.negative_weight, first, form.second
+
+
+def _static(form: PointwiseForm, weight: Tensor | None) -> dict[str, Any]:
+    kind = "power_surrogate" if form.kind == "surrogate" and form.second else form.kind
+    return {"KIND": KINDS[kind], "WEIGHTED": weight is not None, "BLOCK": BLOCK}
 
 
 @triton.jit
@@ -36,9 +89,6 @@ def _losses(x, c2, c3, KIND: tl.constexpr):
         elif KIND == 3:
             positive = sn
             negative = tl.log(c2 + p)
-        elif KIND == 5:
-            positive = 0.5 * q * q
-            negative = 0.5 * p * p
         else:
             positive = _minus_expm1(-c3 * sn) / c3
             negative = -_minus_expm1(c3 * tl.log(c2 + p)) / c3
@@ -70,9 +120,6 @@ def _slopes(x, c2, c3, KIND: tl.constexpr):
         elif KIND == 3:
             positive = -q
             negative = p * q / (c2 + p)
-        elif KIND == 5:
-            positive = -p * q * q
-            negative = p * p * q
         else:
             positive = -tl.exp(-c3 * sn) * q
             negative = tl.exp(c3 * tl.log(c2 + p)) * (p * q / (c2 + p))
