@@ -66,7 +66,9 @@ def members_at_once(device: str) -> Callable[[Setting], list[Line]]:
 
         def at_once() -> None:
             members = [network() for _ in range(MEMBERS)]
-            fit_population(members, data, nn.BCEWithLogitsLoss(), device=device, cuda_graphs=graphs, **settings)
+            fit_population(
+                members, data, nn.BCEWithLogitsLoss(), device=device, cuda_graphs=None if graphs else False, **settings
+            )
 
         works: dict[str, Work] = {f"{MEMBERS} in a row": in_a_row, f"{MEMBERS} at once": at_once}
         best, repeats = interleaved_minima(works, device, setting, warmup=1, fewest=3)

@@ -181,7 +181,7 @@ def trials_on(device: str, epochs: int, fewest: int | None = None) -> Callable[[
         }
         if device == "cuda":
             calls["10 in a row, graphs"] = lambda: in_a_row(cuda_graphs=None)
-            calls["10 stacked, graphs"] = lambda: together(whole, splits, number, device, cuda_graphs=True)
+            calls["10 stacked, graphs"] = lambda: together(whole, splits, number, device, cuda_graphs=None)
         best, repeats = interleaved_minima(calls, device, setting, warmup=1, fewest=fewest)
         return [Line(name, seconds / number, repeats=repeats) for name, seconds in best.items()]
 
@@ -197,7 +197,7 @@ def trials(setting: Setting) -> tuple[Data, list[tuple[Tensor, Tensor]]]:
 
 
 def together(
-    whole: Data, splits: list[tuple[Tensor, Tensor]], epochs: int, device: str, cuda_graphs: bool = False
+    whole: Data, splits: list[tuple[Tensor, Tensor]], epochs: int, device: str, cuda_graphs: bool | None = False
 ) -> None:
     """Train ten members at once."""
     fit_population(

@@ -153,9 +153,9 @@ def test_what_cannot_be_captured_runs_directly_and_says_why(name):
 
 def test_training_goes_on_after_a_capture_that_fails(monkeypatch):
     """Random numbers too, although the generator took part in the capture."""
-    from metricfit.train.engine import automatic_graphs
+    from metricfit.train.engine import graphs
 
-    monkeypatch.setattr(automatic_graphs, "find_obstacle", lambda *_: None)
+    monkeypatch.setattr(graphs, "find_obstacle", lambda *_: None)
     result = trained(Synchronises())
     assert result.history["cuda_graphs"][-1] != "captured"
     assert_same_weights(result, trained(Synchronises(), False))

@@ -11,12 +11,19 @@ from metricfit.losses import MetricLoss, SoftAUROCLoss, WeightedBCELoss, WMWLoss
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.steps import Linear
 from metricfit.train import Stage, fit_population
-from metricfit.train.engine import stacked_models
+from metricfit.train.engine import graphs as cuda_graphs
+from metricfit.train.engine import stack
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def short_runs_are_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_graphs, "FEWEST_STEPS", 1)
+
 
 LOSSES = {
     "f1": lambda: MetricLoss("f1"),
@@ -140,7 +147,7 @@ def test_a_loss_that_cannot_be_captured_is_refused_with_a_remedy() -> None:
         def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             return (logits * torch.tensor([2.0], device=logits.device)).mean()
 
-    with pytest.raises(RuntimeError, match="train with cuda_graphs=False"):
+    with pytest.raises(RuntimeError, match="leave cuda_graphs out"):
         fit_population(networks(), rows(), Copies(), epochs=4, batch_size=128, device="cuda", cuda_graphs=True)
 
 
@@ -169,10 +176,10 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("precision", [None, "bf16-mixed"])
-def test_members_on_streams_learn_what_they_learn_under_vmap(
+def test_members_one_by_one_learn_what_they_learn_under_vmap(
     precision: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stacked_models, "FEWEST_WEIGHTS", 0)
+    monkeypatch.setattr(stack, "FEWEST_WEIGHTS", 0)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # its 10 bits would hide differences of 1e-3
 
     def members() -> list[nn.Module]:
@@ -199,8 +206,8 @@ def test_members_on_streams_learn_what_they_learn_under_vmap(
     assert len(set(losses)) == 5
 
 
-def test_members_on_streams_draw_separately(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacked_models, "FEWEST_WEIGHTS", 0)
+def test_members_one_by_one_draw_separately(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack, "FEWEST_WEIGHTS", 0)
 
     class Noisy(nn.Module):
         def __init__(self) -> None:

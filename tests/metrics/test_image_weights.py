@@ -10,7 +10,7 @@ from metricfit.losses import LovaszLoss
 from metricfit.metrics import Accumulator, ThresholdGrid
 from metricfit.train import Monitor
 from metricfit.train.data.batches import Batch
-from metricfit.train.engine.streamed_validation import MonitorOfCounts
+from metricfit.train.engine.validation import MonitorOfCounts
 
 WEIGHT = torch.tensor([1, 3, 0, 2])
 REPEATED = torch.tensor([0, 1, 1, 1, 3, 3])

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import torch
 
-from metricfit.train.checkpoint.packing import pack
+from metricfit.train.checkpoint.state import pack
 
 
 def damage(path, how):

@@ -10,7 +10,7 @@ import torch
 from runs_to_kill import one_model
 
 from metricfit.train.checkpoint.folder import RunFolder
-from metricfit.train.checkpoint.packing import unpack
+from metricfit.train.checkpoint.state import unpack
 
 
 def fill(disk: Path, leave: int) -> None:

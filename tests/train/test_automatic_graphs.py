@@ -10,8 +10,8 @@ from metricfit.errors import InvalidStateError
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import fit
 from metricfit.train.data.batches import Batch
-from metricfit.train.engine import automatic_graphs
-from metricfit.train.engine.automatic_graphs import AutomaticGraphs, find_obstacle_in_settings
+from metricfit.train.engine import graphs
+from metricfit.train.engine.graphs import AutomaticGraphs, find_obstacle_in_settings
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()
@@ -72,22 +72,22 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_changes_in_python_are_seen(name):
     module = Stateful()
-    before = automatic_graphs._read_python_state([module])
+    before = graphs._read_python_state([module])
     CHANGES[name](module)
-    assert automatic_graphs._read_python_state([module]) != before
+    assert graphs._read_python_state([module]) != before
 
 
 def test_changes_of_tensors_in_place_are_no_obstacle():
     module = Stateful()
-    before = automatic_graphs._read_python_state([module])
+    before = graphs._read_python_state([module])
     module.mean.add_(1)
-    assert automatic_graphs._read_python_state([module]) == before
+    assert graphs._read_python_state([module]) == before
 
 
 def test_an_obstacle_is_noted_or_an_error():
-    parts = (lambda batch: batch.y, None, nn.Linear(3, 1), WeightedBCELoss(), None)
+    parts = (lambda batches: batches[0].y, None, nn.Linear(3, 1), WeightedBCELoss(), [])
     steps = AutomaticGraphs(*parts, obstacle="fewer than 50 steps", required=False)
-    assert steps(Batch(X, Y)) is Y
+    assert steps([Batch(X, Y)]) is Y
     assert steps.note == "fewer than 50 steps"
     with pytest.raises(InvalidStateError, match="fewer than 50 steps; leave cuda_graphs out"):
         AutomaticGraphs(*parts, obstacle="fewer than 50 steps", required=True)

@@ -139,7 +139,9 @@ def test_state_that_cannot_be_saved_is_reported_before_the_first_step(tmp_path):
         def set_extra_state(self, state):
             pass
 
-    with pytest.raises(TypeError, match=r"state\['learner'\]\['objective'\]\['_extra_state'\]\['names'\] is set"):
+    with pytest.raises(
+        TypeError, match=r"state\['learner'\]\['members'\]\[0\]\['objective'\]\['_extra_state'\]\['names'\] is set"
+    ):
         fit(network(), data(), Odd(), checkpoint_dir=tmp_path, accelerator="cpu")
     assert RunFolder(tmp_path).steps_made == 0
 

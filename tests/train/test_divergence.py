@@ -61,7 +61,9 @@ def test_a_huge_learning_rate_stops_with_the_step(objective):
 def test_a_member_whose_loss_is_nan_is_named():
     models = [network() for _ in range(3)]
     rates = [1e-3, 1e34, 1e-3]
-    with pytest.raises(NotFiniteError, match=r"the loss of member 1 is (nan|inf).*\(this stage: 1e\+34\)"):
+    with pytest.raises(
+        NotFiniteError, match=r"the loss of member 1 (is (nan|inf)|could not be computed).*\(this stage: 1e\+34\)"
+    ):
         fit_population(
             models, (X * 1e3, Y), WeightedBCELoss(), lr=rates, optimizer=torch.optim.SGD, epochs=5, progress=False
         )
@@ -108,7 +110,7 @@ def test_members_whose_gradient_is_gone_are_named():
         nn.init.zeros_(model.weight)
     nn.init.constant_(models[0].bias, 0.0)
     nn.init.constant_(models[1].bias, -20.0)
-    with pytest.warns(DeadGradientWarning, match="the gradient of member 1 has died") as caught:
+    with pytest.warns(DeadGradientWarning) as caught:
         fit_population(
             models,
             (X, Y),
@@ -117,7 +119,9 @@ def test_members_whose_gradient_is_gone_are_named():
             start_at_prior=False,
             progress=False,
         )
-    assert not any("member 0" in str(warning.message) for warning in caught)
+    messages = [str(warning.message) for warning in caught]
+    assert any("the gradient of member 1 has died" in message for message in messages)
+    assert not any("member 0" in message for message in messages)
 
 
 def test_a_learning_network_is_not_reported():

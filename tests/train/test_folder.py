@@ -12,11 +12,14 @@ import torch
 from exactly import assert_same
 from hypothesis import given, settings
 
-from metricfit.train.checkpoint.folder import CHECKPOINT, CHECKPOINTS_KEPT, RunFolder
-from metricfit.train.checkpoint.lock import Lock
-from metricfit.train.checkpoint.packing import pack, unpack
-from metricfit.train.checkpoint.provenance import fingerprint
-from metricfit.train.checkpoint.run_spec import find_differences
+from metricfit.train.checkpoint.folder import CHECKPOINT, CHECKPOINTS_KEPT, Lock, RunFolder
+from metricfit.train.checkpoint.run_spec import find_differences, fingerprint
+from metricfit.train.checkpoint.state import Position, RunState, Standing, pack, unpack
+
+
+def state(step):
+    return RunState(Position(step=step, loss_sum=[0.0], standings=[Standing()]), [], {}, [])
+
 
 DTYPES = [
     torch.bool,
@@ -115,10 +118,10 @@ def folder(tmp_path):
 
 def test_the_last_two_checkpoints_are_kept(folder):
     for step in range(0, 12, 3):
-        folder.save(step, {"step": step})
+        folder.save(state(step))
     assert [int(CHECKPOINT.fullmatch(path.name)[1]) for path in folder.checkpoints()] == [9, 6]
     assert len(folder.checkpoints()) == CHECKPOINTS_KEPT
-    assert folder.load() == {"step": 9}
+    assert folder.load().loop.step == 9
 
 
 def test_steps_are_counted_over_several_processes(folder):
@@ -131,7 +134,7 @@ def test_steps_are_counted_over_several_processes(folder):
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(folder, monkeypatch):
-    folder.save(3, {"step": 3})
+    folder.save(state(3))
 
     def fails(descriptor):
         raise OSError(5, "Input/output error")
@@ -139,20 +142,20 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(folder, monkeypatch
     monkeypatch.setattr(os, "fsync", fails)
     kept = folder.checkpoints()[0].name
     with pytest.raises(OSError, match=f"cannot write step-.*Input/output error; the last good checkpoint, {kept}"):
-        folder.save(6, {"step": 6})
-    assert folder.load() == {"step": 3}
+        folder.save(state(6))
+    assert folder.load().loop.step == 3
     assert not list(folder.path.glob(".*"))
 
 
 def test_leftovers_of_a_killed_write_are_cleared(folder):
-    folder.save(3, {"step": 3})
+    folder.save(state(3))
     leftover = folder.path / ".step-0000000006-0123456789abcdef.safetensors.unfinished"
     leftover.write_bytes(b"half")
     folder.__exit__()
     with RunFolder(folder.path) as again:
         again.begin({"seed": 1}, resume=True)
         assert not leftover.exists()
-        assert again.load() == {"step": 3}
+        assert again.load().loop.step == 3
 
 
 def test_the_lock_is_held_and_let_go(folder):
@@ -208,7 +211,7 @@ def test_code_is_not_compared_between_two_pythons():
 def test_descriptions_of_settings_are_the_same_in_another_process():
     code = (
         "import json; from metricfit.train import Monitor\n"
-        "from metricfit.train.checkpoint.provenance import describe_settings\n"
+        "from metricfit.train.checkpoint.run_spec import describe_settings\n"
         "def mine(counts): return counts.tp if 'a' in {'a', 'b', 'c'} else counts.fp\n"
         "print(json.dumps(describe_settings(Monitor(mine, subject_to=['recall >= 0.5', 'mcc >= 0.1']))))"
     )

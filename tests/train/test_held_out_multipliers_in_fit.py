@@ -111,7 +111,7 @@ def test_an_interrupted_run_continues_to_the_bit(tmp_path, step, optimizer):
     assert_same(resumed.history.rows, whole.history.rows)
     for name, multiplier in whole.objective.multipliers.items():
         assert torch.equal(resumed.objective.multipliers[name], multiplier)
-    stored = RunFolder(tmp_path / "resumed").result()["objective"]
+    stored = RunFolder(tmp_path / "resumed").result()["members"][0]["objective"]
     assert torch.equal(stored["constraints.1.multiplier"], whole.objective.multipliers["fpr <= 0.05"])
 
 
@@ -133,8 +133,12 @@ def test_without_a_validation_set_it_is_refused():
         fit(network(), (x, y), objective(), groups=group, **SETTINGS)
 
 
-def test_a_population_refuses_an_optimiser_of_multipliers():
+def test_members_of_a_population_have_optimisers_of_multipliers_of_their_own():
     x, y, group = data()
     rows = {"validation": (x, y), "groups": group, "validation_groups": group}
-    with pytest.raises(ValueError, match="cannot have a multiplier_optimizer"):
-        fit_population([network(0), network(1)], (x, y), objective(multiplier_optimizer=ADAM), **SETTINGS, **rows)
+    together = fit_population(
+        [network(0), network(1)], (x, y), objective(multiplier_optimizer=ADAM), **SETTINGS, **rows
+    )
+    alone = fit(network(1), (x, y), objective(multiplier_optimizer=ADAM), **SETTINGS | {"seed": 1}, **rows)
+    for name, multiplier in alone.objective.multipliers.items():
+        torch.testing.assert_close(together[1].objective.multipliers[name], multiplier, rtol=1e-3, atol=1e-4)

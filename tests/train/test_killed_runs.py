@@ -39,7 +39,7 @@ def kill_at_random(forge, folder, rng, mid_write, run="one_model", steps=STEPS):
 
 
 def test_the_run_to_kill_has_the_properties_it_needs(uninterrupted):
-    result = uninterrupted["one_model"].result()
+    (result,) = uninterrupted["one_model"].result()["members"]
     assert uninterrupted["one_model"].steps_made == STEPS
     assert [row["stage"] for row in result["history"]] == ["bce"] * 3 + ["constrained"] * 4
     state = result["objective"]

@@ -10,9 +10,8 @@ from torch import nn
 from metricfit import MetricLoss
 from metricfit.models import PerMember
 from metricfit.train import Callback, fit_population
-from metricfit.train.data.samples import InMemory
-from metricfit.train.engine import stacked_models
-from metricfit.train.engine.population_learner import Population
+from metricfit.train.engine import stack
+from metricfit.train.engine.learner import Learner
 
 
 def test_batch_normalisation_with_members_of_one_size():
@@ -27,7 +26,7 @@ def test_batch_normalisation_with_members_of_one_size():
 
 @pytest.mark.parametrize("fewest", [0, 2**20], ids=["one by one", "under vmap"])
 def test_networks_of_convolutions(fewest, monkeypatch):
-    monkeypatch.setattr(stacked_models, "FEWEST_WEIGHTS", fewest)
+    monkeypatch.setattr(stack, "FEWEST_WEIGHTS", fewest)
 
     def models(count):
         def one(seed):
@@ -66,7 +65,7 @@ class Moving(nn.Module):
 
 @pytest.mark.parametrize("fewest", [0, 2**20], ids=["one by one", "under vmap"])
 def test_assigned_buffers_counts_in_python_and_scalar_weights(fewest, monkeypatch):
-    monkeypatch.setattr(stacked_models, "FEWEST_WEIGHTS", fewest)
+    monkeypatch.setattr(stack, "FEWEST_WEIGHTS", fewest)
     settings = {"splits": splits_of(3, unequal=False), "optimizer": torch.optim.SGD, "lr": [0.1] * 3}
     together, alone = together_and_alone(
         BCE, count=3, models=lambda count: [Moving(seed) for seed in range(count)], epochs=4, clip=1.0, **settings
@@ -96,57 +95,41 @@ def test_a_member_that_is_left_alone_may_change_its_weights():
     assert_same(together, alone)
 
 
-def test_instance_norms_with_running_means_would_see_what_fills_up_shorter_batches():
-    def one():
-        layers = nn.Unflatten(1, (1, 5)), nn.InstanceNorm1d(1, track_running_stats=True), nn.Flatten(), nn.Linear(5, 1)
-        return nn.Sequential(*layers).double()
+@pytest.mark.parametrize("norm", [lambda: nn.BatchNorm1d(8), lambda: nn.InstanceNorm1d(1, track_running_stats=True)])
+def test_normalisation_sees_no_padding_of_shorter_batches(norm):
+    """A batch of members that differ in length is then not padded: the members run one by one."""
 
-    with pytest.raises(ValueError, match="InstanceNorm1d would see"):
-        fit_population([one() for _ in range(3)], data(), BCE(), splits=splits_of(3))
+    def models(count):
+        wide = isinstance(norm(), nn.InstanceNorm1d)
+        return networks(count, layers=[nn.Unflatten(1, (1, 8)), norm(), nn.Flatten()] if wide else [norm()])
 
-
-def test_batch_normalisation_would_see_what_fills_up_shorter_batches():
-    with pytest.raises(
-        ValueError, match=r"200 to 206 samples in step 0.* BatchNorm1d would see.*same number of samples"
-    ):
-        fit_population(networks(3, layers=[nn.BatchNorm1d(8)]), data(), BCE(), splits=splits_of(3))
+    settings = {"splits": splits_of(3), "optimizer": torch.optim.SGD}
+    together, alone = together_and_alone(BCE, count=3, models=models, epochs=3, **settings)
+    assert_same(together, alone)
 
 
-@pytest.mark.parametrize("settings", [{"stratified": True, "batch_size": 2}, {"oversample": 0.4}], ids=str)
-def test_members_of_one_size_with_other_positives_have_batches_of_other_lengths(settings):
-    x, y = data()
-    positives, negatives = (y == 1).nonzero().flatten(), (y == 0).nonzero().flatten()
-    splits = [(torch.cat([positives[:few], negatives[: 100 - few]]), negatives[150:]) for few in (5, 30)]
-    models = networks(2, layers=[nn.BatchNorm1d(8)])
-    before = copy.deepcopy(models[0].state_dict())
-    with pytest.raises(ValueError, match=r"batches differ in length.*of samples per class"):
-        fit_population(models, (x, y), BCE(), splits=splits, epochs=1, progress=False, **settings)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in models[0].state_dict().items())
-    fit_population(models, (x, y), BCE(), splits=splits[:1] * 2, epochs=1, progress=False, **settings)
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 1)
+        self.second.weight = self.first.weight
+        self.double()
+
+    def forward(self, x):
+        return self.last(self.second(self.first(x).relu()))
 
 
-def test_shorter_batches_are_filled_with_the_members_own_samples(monkeypatch):
-    seen = {"train": [], "validation": []}
-    take, hold = InMemory.take, Population._get_validation_batch
+def test_tied_weights_stay_tied():
+    def models(count):
+        made = []
+        for seed in range(count):
+            torch.manual_seed(seed)
+            made.append(Tied())
+        return made
 
-    def take_and_note(self, index):
-        seen["train"].append(index)
-        return take(self, index)
-
-    def hold_and_note(self):
-        result = hold(self)
-        seen["validation"].append(result[0].index)
-        return result
-
-    monkeypatch.setattr(InMemory, "take", take_and_note)
-    monkeypatch.setattr(Population, "_get_validation_batch", hold_and_note)
-    splits = splits_of(3)
-    fit_population(networks(3), data(), BCE(), splits=splits, epochs=1, batch_size=64, progress=False)
-    for number, part in enumerate(seen):
-        assert seen[part]
-        for numbers in seen[part]:
-            for row, split in zip(numbers, splits, strict=True):
-                assert set(row.tolist()) <= set(split[number].tolist()), part
+    together, alone = together_and_alone(BCE, count=3, models=models, epochs=3)
+    assert_same(together, alone)
+    assert together[0].model.first.weight is together[0].model.second.weight
 
 
 def test_frozen_weights_stay_and_the_others_learn():
@@ -287,16 +270,17 @@ def test_a_run_begun_with_graphs_on_a_gpu_goes_on_on_a_cpu(tmp_path, monkeypatch
                 raise KeyboardInterrupt
 
     whole = fit_population(networks(3), data(), MetricLoss("f1"), **options)
-    state = Population.state
+    state = Learner.state
 
     def as_on_a_gpu(learner):
         result = state(learner)
-        for group in result["optimizer"]["param_groups"]:
-            group["capturable"] = True
+        for member in result["members"]:
+            for group in member["optimizer"]["param_groups"]:
+                group["capturable"] = True
         return result
 
     with monkeypatch.context() as patched:
-        patched.setattr(Population, "state", as_on_a_gpu)
+        patched.setattr(Learner, "state", as_on_a_gpu)
         with pytest.raises(KeyboardInterrupt):
             fit_population(
                 networks(3), data(), MetricLoss("f1"), checkpoint_dir=tmp_path, callbacks=[Stop()], **options

@@ -162,7 +162,7 @@ def test_other_splits_are_refused(tmp_path):
 
     settings = {"splits": splits(0), "validation": None}
     interrupt(lambda folder, **rest: population(folder, **settings, **rest), tmp_path, 3)
-    with pytest.raises(ValueError, match=r"splits\[0\]"):
+    with pytest.raises(ValueError, match=r"members\[0\].train.hash of inputs"):
         population(tmp_path, **settings | {"splits": splits(10)})
 
 

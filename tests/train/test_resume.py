@@ -24,14 +24,14 @@ def test_every_kind_of_moment(uninterrupted, tmp_path, step):
     interrupt(one_model, tmp_path, step)
     result = one_model(tmp_path)
     assert_resumed(folder, uninterrupted["one_model"])
-    assert_same(result.model.state_dict(), folder.result()["model"])
-    assert_same(result.history.rows, folder.result()["history"])
-    assert_same(result.objective.state_dict(), folder.result()["objective"])
+    assert_same(result.model.state_dict(), folder.result()["members"][0]["model"])
+    assert_same(result.history.rows, folder.result()["members"][0]["history"])
+    assert_same(result.objective.state_dict(), folder.result()["members"][0]["objective"])
 
 
 def test_checkpoints_change_nothing(uninterrupted):
     result = one_model(None)
-    expected = uninterrupted["one_model"].result()
+    (expected,) = uninterrupted["one_model"].result()["members"]
     assert_same(result.model.state_dict(), expected["model"])
     assert_same(result.history.rows, expected["history"])
     assert_same(result.objective.state_dict(), expected["objective"])

@@ -81,12 +81,6 @@ def test_batches_in_memory_hold_the_samples_asked_for_and_their_numbers():
     assert [len(batch) for batch in batches] == [2, 1]
 
 
-def test_one_axis_more_of_numbers_is_one_axis_more_of_samples():
-    batch = as_source((X, Y), "train").take(torch.tensor([[0, 1], [2, 3]]))
-    assert batch.x.shape == (2, 2, 2)
-    assert batch.y.shape == (2, 2)
-
-
 class Noisy(Dataset):
     """Items with random augmentation from all three generators."""
 

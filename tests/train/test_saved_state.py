@@ -7,14 +7,12 @@ from damages import DAMAGES, damage
 from metricfit.errors import CheckpointError
 from metricfit.train import CheckpointWarning
 from metricfit.train.checkpoint.folder import RunFolder
-from metricfit.train.checkpoint.packing import DamagedError, pack, unpack
-from metricfit.train.checkpoint.saved_state import load_state
+from metricfit.train.checkpoint.state import DamagedError, Position, RunState, Standing, pack, unpack
 
 
 def state(step):
-    position = {"stage": 0, "epoch": 0, "batch": step, "step": step, "loss_sum": [], "standings": []}
-    learner = {"weights": torch.arange(100.0) + step}
-    return {"loop": position, "history": [], "learner": learner, "random": []}
+    position = Position(batch=step, step=step, loss_sum=[0.0], standings=[Standing()])
+    return RunState(position, [], {"weights": torch.arange(100.0) + step}, [])
 
 
 @pytest.fixture
@@ -22,12 +20,8 @@ def folder(tmp_path):
     with RunFolder(tmp_path / "run") as run_folder:
         run_folder.begin({"seed": 1}, resume=False)
         for step in (3, 6):
-            run_folder.save(step, state(step))
+            run_folder.save(state(step))
         yield run_folder
-
-
-def shared(value):
-    return value
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -35,8 +29,8 @@ def test_the_newest_intact_checkpoint_is_taken_and_the_damaged_one_is_named(fold
     newest, before = folder.checkpoints()
     newest = damage(newest, how)
     with pytest.warns(CheckpointWarning, match=rf"{newest.name} \(.*the run continues from {before.name}"):
-        assert load_state(folder, True, shared)["loop"]["step"] == 3
-    folder.save(9, state(9))
+        assert folder.load().loop.step == 3
+    folder.save(state(9))
     assert [path.name[:15] for path in folder.checkpoints()] == ["step-0000000009", "step-0000000003"]
 
 
@@ -44,7 +38,7 @@ def test_the_newest_intact_checkpoint_is_taken_and_the_damaged_one_is_named(fold
 def test_where_none_is_intact_the_error_names_them_all(folder, how):
     names = ".*".join(damage(path, how).name for path in folder.checkpoints())
     with pytest.raises(CheckpointError, match=rf"no checkpoint in .* is intact: {names}.*delete them and run again"):
-        load_state(folder, True, shared)
+        folder.load()
     assert len(folder.checkpoints()) == 2
 
 
@@ -52,21 +46,21 @@ def test_a_checkpoint_that_is_made_again_after_it_was_damaged_stays(folder):
     newest, _ = folder.checkpoints()
     damage(newest, "flipped")
     with pytest.warns(CheckpointWarning):
-        load_state(folder, True, shared)
-    folder.save(6, state(6))
+        folder.load()
+    folder.save(state(6))
     assert folder.checkpoints()[0] == newest
-    assert load_state(folder, True, shared)["loop"]["step"] == 6
+    assert folder.load().loop.step == 6
 
 
 def test_a_folder_in_the_place_of_a_checkpoint_is_passed_over(folder):
     (folder.path / "step-0000000009-0123456789abcdef.safetensors").mkdir()
-    assert load_state(folder, True, shared)["loop"]["step"] == 6
+    assert folder.load().loop.step == 6
 
 
 def test_processes_that_do_not_read_get_what_was_read(folder):
-    assert load_state(folder, False, lambda value: value or "of rank 0") == "of rank 0"
+    assert folder.load(False, lambda value: value or "of rank 0") == "of rank 0"
     with pytest.raises(CheckpointError, match="of rank 0"):
-        load_state(folder, False, lambda value: CheckpointError("of rank 0"))
+        folder.load(False, lambda value: CheckpointError("of rank 0"))
 
 
 def test_every_beginning_of_a_packed_state_is_noticed():
@@ -78,7 +72,7 @@ def test_every_beginning_of_a_packed_state_is_noticed():
 
 @pytest.mark.parametrize("content", [[1, 2], {"dict": 3}, {"dict": [[{"list": []}, 1]]}, {"tensor": "9"}, "text"])
 def test_other_values_than_packed_ones_are_noticed(content, monkeypatch):
-    monkeypatch.setattr("metricfit.train.checkpoint.packing._without_tensors", lambda *args: content)
+    monkeypatch.setattr("metricfit.train.checkpoint.state._without_tensors", lambda *args: content)
     packed = pack({})
     monkeypatch.undo()
     with pytest.raises(DamagedError):

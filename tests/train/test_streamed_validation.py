@@ -11,8 +11,8 @@ from metricfit import AugmentedLagrangian, MetricLoss, RunningCounts, losses
 from metricfit.steps import Annealed, Linear, Sigmoid
 from metricfit.train import Monitor
 from metricfit.train.data.batches import Batch
-from metricfit.train.engine import model_outputs
-from metricfit.train.engine.streamed_validation import LossOfSums, MonitorOfCounts, split_loss
+from metricfit.train.engine import validation
+from metricfit.train.engine.validation import LossOfSums, MonitorOfCounts, split_loss
 
 DRAWN = torch.Generator().manual_seed(0)
 BINARY = torch.randn(100, 1, generator=DRAWN), torch.randint(2, (100,), generator=DRAWN)
@@ -109,8 +109,8 @@ def single():
 
 def keep_first_few(monkeypatch, at_once):
     """Evaluate a few samples at a time, and keep weak references to their logits."""
-    seen, compute = [], model_outputs.drop_uncounted
-    monkeypatch.setattr(model_outputs, "count_samples_at_once", lambda sample, at_least: at_once)
+    seen, compute = [], validation.drop_uncounted
+    monkeypatch.setattr(validation, "count_samples_at_once", lambda sample, at_least: at_once)
 
     def note(logits, batch):
         seen.append(weakref.ref(logits))
@@ -118,7 +118,7 @@ def keep_first_few(monkeypatch, at_once):
         return compute(logits, batch)
 
     alive: list[int] = []
-    monkeypatch.setattr(model_outputs, "drop_uncounted", note)
+    monkeypatch.setattr(validation, "drop_uncounted", note)
     return alive
 
 

@@ -14,6 +14,11 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def short_runs_are_captured(monkeypatch):
+    monkeypatch.setattr("metricfit.train.engine.graphs.FEWEST_STEPS", 1)
+
+
 def trained_weights(loss, graphs):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1000, 6, generator=generator)

@@ -14,7 +14,7 @@ import metricfit_papers as papers
 from metricfit.losses import WeightedBCELoss
 from metricfit.runs import CellError
 from metricfit.train import Callback, fit_population
-from metricfit.train.engine.population_learner import Population
+from metricfit.train.engine.learner import Learner
 from metricfit_papers import models
 from metricfit_papers.datasets.preparations import PIXELS
 from metricfit_papers.images import image_tasks
@@ -204,7 +204,7 @@ def test_the_path_of_the_first_trial_is_kept(folder, tmp_path, tiny):
 def test_an_interrupted_row_continues_from_its_last_checkpoint(name, row, folder, tmp_path, tiny, monkeypatch):
     spec = papers.find_table(name)
     small = {"data": folder, "trials": 2, "epochs": 6, "only": [next(iter(spec.datasets))], "rows": [row]}
-    steps, real = [], Population.step
+    steps, real = [], Learner.step
 
     def counted(learner, batch):
         steps.append(batch)
@@ -212,7 +212,7 @@ def test_an_interrupted_row_continues_from_its_last_checkpoint(name, row, folder
             raise KeyboardInterrupt
         return real(learner, batch)
 
-    monkeypatch.setattr(Population, "step", counted)
+    monkeypatch.setattr(Learner, "step", counted)
     stop_after = None
     whole = papers.run_table(spec, "paper", tmp_path / "whole", device="cpu", **small)
     needed = len(steps)

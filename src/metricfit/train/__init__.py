@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from metricfit.train import recipes
     from metricfit.train.callbacks import Callback, Plan, TensorBoard
     from metricfit.train.checkpoint.folder import CheckpointWarning
-    from metricfit.train.engine.epoch_validation import RequirementResult, UnmetRequirementWarning
+    from metricfit.train.engine.validation import RequirementResult, UnmetRequirementWarning
     from metricfit.train.evaluation import Evaluation, evaluate
     from metricfit.train.fitting import fit
-    from metricfit.train.folds import Ensemble, fit_folds
+    from metricfit.train.folds import Ensemble, fit_folds, fit_population
     from metricfit.train.history import History
-    from metricfit.train.monitor import Monitor
-    from metricfit.train.monitored_value import Measured
-    from metricfit.train.population import fit_population
+    from metricfit.train.monitor import Measured, Monitor
     from metricfit.train.progress import ProgressBar
     from metricfit.train.result import FitResult
     from metricfit.train.stage import Stage
@@ -30,15 +28,13 @@ _HOMES = {
     "evaluation": ("Evaluation", "evaluate"),
     "fitting": ("fit",),
     "checkpoint.folder": ("CheckpointWarning",),
-    "folds": ("Ensemble", "fit_folds"),
+    "folds": ("Ensemble", "fit_folds", "fit_population"),
     "history": ("History",),
-    "population": ("fit_population",),
-    "monitored_value": ("Measured",),
-    "monitor": ("Monitor",),
+    "monitor": ("Measured", "Monitor"),
     "progress": ("ProgressBar",),
     "result": ("FitResult",),
     "stage": ("Stage",),
-    "engine.epoch_validation": ("RequirementResult", "UnmetRequirementWarning"),
+    "engine.validation": ("RequirementResult", "UnmetRequirementWarning"),
 }
 _PACKAGES = ("lightning_fabric", "safetensors", "rich")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

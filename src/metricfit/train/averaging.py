@@ -74,10 +74,9 @@ class Averaging:
         Args:
             metric: A metric of decisions; None for a ranking.
         """
-        per_class = metric is not None and not isinstance(metric, GroupGap)
-        if self.zero_division is None or (per_class and (not metric.whole_matrix or self.zero_division == SKIP)):
-            return self
-        return replace(self, zero_division=None)
+        if self.zero_division is None or metric is None or isinstance(metric, GroupGap):
+            return replace(self, zero_division=None)
+        return replace(self, zero_division=None) if metric.whole_matrix and self.zero_division != SKIP else self
 
     def refuse_for(self, what: str) -> None:
         """Refuse any of the settings for a value that is not a metric of decisions at a fixed threshold.

@@ -13,18 +13,26 @@ from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.train import label_checks, setting_checks
 from metricfit.train.callbacks import Callback, add_progress_bar
 from metricfit.train.checkpoint.folder import make_run_folder
-from metricfit.train.data.class_weight import ClassWeight, weigh_samples
 from metricfit.train.data.datasets import FromDataset
 from metricfit.train.data.groups import with_groups
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.order import Order
-from metricfit.train.data.samples import InMemory, Source, as_source, get_weight_dtype
-from metricfit.train.engine.driver import RunSettings
+from metricfit.train.data.samples import (
+    ClassWeight,
+    InMemory,
+    Source,
+    as_source,
+    get_weight_dtype,
+    weigh_samples,
+)
 from metricfit.train.engine.launching import launch
-from metricfit.train.engine.schedules import MakeScheduler, SchedulerStep
-from metricfit.train.engine.single_run import SingleRun, SingleRunData, first_inputs
+from metricfit.train.engine.learner import StepSettings
+from metricfit.train.engine.loop import RunSettings
+from metricfit.train.engine.run import MemberData, TrainingRun
+from metricfit.train.engine.stack import has_2d_convolutions
+from metricfit.train.monitor import Monitored
 from metricfit.train.result import FitResult
-from metricfit.train.several_monitors import Monitored
+from metricfit.train.schedules import MakeScheduler, SchedulerStep
 from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, make_stages, mask_ignored_labels
 
 
@@ -173,21 +181,24 @@ def fit(
     weighted = class_weight is not None or _has_weights(samples, held_out)
     setting_checks.check_stages(stages, held_out is not None, weighted)
     shown = add_progress_bar(callbacks, progress)
-    prior = _check_data(model, samples, held_out, stages, order)
-    labels: Tensor | None = None
-    if isinstance(samples, FromLoader):
-        steps = samples.expected_batches
-    elif _reads_labels(samples, stages, order):
-        labels = mask_ignored_labels(_labels(samples), stages)
-        steps = order.steps_per_epoch(labels)
-    else:
-        steps = order.steps(len(samples))
+    data, steps = prepare_member(model, samples, held_out, stages, order, class_weight, seed)
     setting_checks.check_learning(model, stages, held_out is not None, steps)
-    if start_at_prior and prior is None:
+    if start_at_prior and data.prior is None:
         raise InvalidValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
-    data = _prepare_data(model, samples, held_out, stages, class_weight, labels, prior)
-    folder = make_run_folder(checkpoint_dir, checkpoint_every, resume)
-    fabric = launch(
+    settings = RunSettings(
+        stages=stages,
+        lr=[[stage.lr or lr] for stage in stages],
+        order=order,
+        steps=steps,
+        folder=make_run_folder(checkpoint_dir, checkpoint_every, resume),
+        resume=resume,
+        checkpoint_every=checkpoint_every,
+        start_at_prior=start_at_prior,
+        callbacks=shown,
+        precision=precision,
+        started=started,
+    )
+    runtime = launch(
         model,
         accelerator=accelerator,
         devices=devices,
@@ -195,34 +206,60 @@ def fit(
         strategy=strategy,
         precision=precision,
     )
-    settings = RunSettings(
-        stages=stages,
-        lr=[[stage.lr or lr] for stage in stages],
-        steps=steps,
-        noise=(seed, "noise", fabric.global_rank),
-        device=fabric.device,
-        folder=folder,
-        resume=resume,
-        checkpoint_every=checkpoint_every,
-        start_at_prior=start_at_prior,
-        callbacks=shown,
-        ema=ema,
-        started=started,
-    )
-    run = SingleRun(
-        model,
-        data,
-        settings,
-        fabric=fabric,
-        order=order,
-        seed=seed,
+    how = StepSettings(
         accumulate=accumulate,
         clip=clip,
-        precision=precision,
-        channels_last=channels_last,
+        ema=ema,
+        channels_last=has_2d_convolutions(model) if channels_last is None else channels_last,
         cuda_graphs=cuda_graphs,
     )
-    return run.results()[0]
+    return TrainingRun([model], [data], settings, how, runtime).results()[0]
+
+
+def prepare_member(
+    model: nn.Module,
+    train: Source,
+    validation: Source | None,
+    stages: Sequence[Stage],
+    order: Order,
+    class_weight: ClassWeight | None,
+    seed: int,
+    validation_name: str = "validation",
+) -> tuple[MemberData, int | None]:
+    """Check the data of one model, and give them its type and the weights of their classes.
+
+    Args:
+        model: The model.
+        train: The training samples.
+        validation: The validation samples, if there are any.
+        stages: The stages.
+        order: How an epoch is divided into batches.
+        class_weight: The weights of classes, if there are any.
+        seed: The seed of the order of samples.
+        validation_name: The name of the validation samples in messages.
+
+    Returns:
+        The data, and the number of steps per epoch; None if it is not known.
+
+    Raises:
+        ValueError: The data do not go with the model or the stages.
+    """
+    prior = _check_data(model, train, validation, stages, order, validation_name)
+    labels: Tensor | None = None
+    if isinstance(train, FromLoader):
+        steps = train.expected_batches
+    elif _reads_labels(train, stages, order):
+        labels = mask_ignored_labels(_labels(train), stages)
+        steps = order.steps_per_epoch(labels)
+    else:
+        steps = order.steps(len(train))
+    dtype, weighted = get_weight_dtype(model), train
+    if isinstance(train, InMemory):
+        weighted = train.with_weight(weigh_samples(mask_ignored_labels(train.y, stages), train.weight, class_weight))
+    elif class_weight is not None:
+        raise InvalidValueError("class_weight needs data in memory; let your Dataset return (x, y, weight)")
+    held_out = None if validation is None else validation.with_dtype(dtype)
+    return MemberData(weighted.with_dtype(dtype), train.with_dtype(dtype), held_out, labels, prior, seed), steps
 
 
 def _has_weights(*sources: Source | None) -> bool:
@@ -244,7 +281,7 @@ def _reads_labels(data: InMemory | FromDataset, stages: Sequence[Stage], order: 
 
 
 def _check_data(
-    model: nn.Module, train: Source, validation: Source | None, stages: Sequence[Stage], order: Order
+    model: nn.Module, train: Source, validation: Source | None, stages: Sequence[Stage], order: Order, name: str
 ) -> float | None:
     """Check what can be checked before training; return the share of positives of a binary problem."""
     counted: Tensor | None = None
@@ -256,40 +293,20 @@ def _check_data(
     elif _reads_labels(train, stages, order):
         target = _labels(train)
         order.check(mask_ignored_labels(target, stages))
-        logits = label_checks.sample_logits(model, first_inputs(train))
+        logits = label_checks.sample_logits(model, label_checks.first_inputs(train))
         counted = label_checks.check_training_target(logits, target, stages)
         label_checks.judge_target(logits, target, stages, "training labels")
     else:
-        logits = label_checks.sample_logits(model, first_inputs(train))
+        logits = label_checks.sample_logits(model, label_checks.first_inputs(train))
         counted = label_checks.check_target(logits, train.some_labels.cpu(), stages, "train", part=True)
     if validation is not None and not isinstance(validation, FromLoader) and validation.knows_labels:
         target = _labels(validation)
         if counted is None:
-            logits = label_checks.sample_logits(model, first_inputs(validation), "validation")
+            logits = label_checks.sample_logits(model, label_checks.first_inputs(validation), "validation")
             label_checks.judge_target(logits, target, stages, "validation labels")
-        label_checks.check_validation_target(logits, target, stages)
+        label_checks.check_validation_target(logits, target, stages, name)
     if counted is None or not counted.numel() or not (logits.dim() == 1 or logits.shape[1] == 1):
         return None
     if isinstance(train, FromLoader) or train.knows_labels:
         return float(counted.double().mean())
     return (float(counted.double().sum()) + 0.5) / (counted.numel() + 1)  # some labels may all be of one class
-
-
-def _prepare_data(
-    model: nn.Module,
-    train: Source,
-    validation: Source | None,
-    stages: Sequence[Stage],
-    class_weight: ClassWeight | None,
-    labels: Tensor | None,
-    prior: float | None,
-) -> SingleRunData:
-    """Give the data the model's type, and the training samples the weights of their classes."""
-    dtype = get_weight_dtype(model)
-    weighted = train
-    if isinstance(train, InMemory):
-        weighted = train.with_weight(weigh_samples(mask_ignored_labels(train.y, stages), train.weight, class_weight))
-    elif class_weight is not None:
-        raise InvalidValueError("class_weight needs data in memory; let your Dataset return (x, y, weight)")
-    held_out = None if validation is None else validation.with_dtype(dtype)
-    return SingleRunData(weighted.with_dtype(dtype), train.with_dtype(dtype), held_out, labels, prior)

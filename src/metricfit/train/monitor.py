@@ -5,21 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Batch as SettledBatch
-from metricfit.core.canonical_batch import Classes
+from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
+from metricfit.core.numerics import ROUNDING
 from metricfit.core.probabilities import logits_of
 from metricfit.core.tasks import canonical, check_task
-from metricfit.core.threshold_reading import read_thresholds
-from metricfit.core.threshold_vectors import PerLabel, ThresholdOfLogits
+from metricfit.core.threshold_reading import read_thresholds, refuse_classes
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, ThresholdOfLogits, read_decision
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
-from metricfit.errors import InvalidValueError
+from metricfit.decide.labels.label_thresholds import best_label_thresholds
+from metricfit.decide.probability_thresholds import probability_sweep
+from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.average import averaged
+from metricfit.metrics.curves import InfeasibleError, best_of_sweep
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.label_rankings import check_ranking_average
 from metricfit.metrics.metric import Formula, Metric
@@ -27,9 +34,35 @@ from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.row_cost import check_of_counts
+from metricfit.metrics.sweep import Sweep, one_class
 from metricfit.train.averaging import Averaging
-from metricfit.train.monitored_value import Measured as Measured
-from metricfit.train.monitored_value import measure_at_best, read_monitor_threshold
+from metricfit.train.history import Row
+
+#: Columns of the history that have another meaning.
+PROGRESS = ("stage", "epoch", "step", "member", "train_loss", "lr", "cuda_graphs")
+DECIDING = ("validation_loss", "monitor", "value", "threshold", "best", "feasible", "violation")
+RESERVED = frozenset((*PROGRESS, *DECIDING))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measurement of a monitor.
+
+    Attributes:
+        value: The monitored value.
+        threshold: The threshold that it was measured at, or one per label; NaN if there is none.
+        feasible: Whether all requirements hold.
+        violation: The sum of the amounts by which requirements are violated; 0 if they hold.
+
+    Example:
+        >>> Measured(0.9, threshold=0.5).feasible
+        True
+    """
+
+    value: float
+    threshold: float | tuple[float, ...]
+    feasible: bool = True
+    violation: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -310,3 +343,160 @@ def as_monitor(monitor: str | Metric | Monitor | Formula) -> Monitor:
     if isinstance(monitor, str) and monitor.startswith("best "):
         return Monitor(monitor.removeprefix("best ").strip(), threshold="best")
     return Monitor(monitor)
+
+
+#: What is monitored: "loss", a metric, "best f1" or a Monitor, or a list of these, of which the first decides.
+Monitored = str | Metric | Monitor | Formula | Sequence[str | Metric | Monitor | Formula]
+
+
+def make_monitors(monitor: Monitored) -> tuple[Monitor, ...]:
+    """Return the monitors of a stage, the one that decides first.
+
+    Raises:
+        ValueError: There is none, one is unknown, or two would have the same column of the history.
+
+    Example:
+        >>> [each.name for each in make_monitors(["best f1", "auroc"])]
+        ['best f1', 'auroc']
+    """
+    if not isinstance(monitor, (list, tuple)):
+        return (as_monitor(monitor),)  # type: ignore[arg-type]
+    if not monitor:
+        raise InvalidValueError("monitor is an empty list; leave it out to monitor the loss")
+    monitors = tuple(map(as_monitor, monitor))
+    names = name_columns(monitors)
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise InvalidValueError(f"monitor names {quote(name)} twice, but each has one column of the history")
+        if name in RESERVED:
+            raise InvalidValueError(
+                f"a column {quote(name)} of the history has another meaning; give this metric another name"
+            )
+    return monitors
+
+
+def name_column(monitor: Monitor) -> str:
+    """Return the name of a monitor's column: its own, with the threshold and the average that are not the usual ones.
+
+    Example:
+        >>> name_column(Monitor("f1", threshold=0.3, average="micro"))
+        'f1 at 0.3 micro'
+    """
+    name = monitor.name
+    if isinstance(monitor.threshold, (int, float)) and monitor.threshold != 0.5:
+        name += f" at {monitor.threshold:g}"
+    elif isinstance(monitor.threshold, PerLabel):
+        name += " at thresholds per label"
+    return name if monitor.average == "macro" else f"{name} {monitor.average}"
+
+
+def name_columns(monitors: Sequence[Monitor]) -> list[str]:
+    """Return the names of the columns of several monitors; other thresholds per label of a metric are numbered.
+
+    Example:
+        >>> name_columns([Monitor("f1", threshold=[0.2, 0.5]), Monitor("f1", threshold=[0.3, 0.6])])
+        ['f1 at thresholds per label', 'f1 at thresholds per label (2)']
+    """
+    names: list[str] = []
+    for number, monitor in enumerate(monitors):
+        name = name_column(monitor)
+        if isinstance(monitor.threshold, PerLabel) and monitor not in monitors[:number]:
+            alike = sum(name_column(earlier) == name for earlier in monitors[:number])
+            name += f" ({alike + 1})" if alike else ""
+        names.append(name)
+    return names
+
+
+def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> Row:
+    """Return the columns that a list of monitors adds to a row of the history.
+
+    Args:
+        monitors: The monitors of the stage.
+        measured: What each of them measured.
+
+    Returns:
+        Each monitor's value under its name. For monitors other than the first also the threshold, if it is the best
+        one, and whether its requirements hold, if there are any; those of the first are columns of every history.
+    """
+    row: Row = {}
+    for number, (name, monitor, result) in enumerate(zip(name_columns(monitors), monitors, measured, strict=True)):
+        row[name] = result.value
+        if number and monitor.threshold == "best":
+            row[f"{name} threshold"] = result.threshold
+        if number and monitor.requirements:
+            row[f"{name} feasible"] = result.feasible
+    return row
+
+
+def read_monitor_threshold(threshold: Any) -> float | str | PerLabel:
+    """Return the threshold of a monitor: a number, "best", or one number per label.
+
+    Raises:
+        InvalidValueError: It is something else.
+    """
+    threshold = read_decision(threshold)
+    if threshold == "best" if isinstance(threshold, str) else isinstance(threshold, PerLabel):
+        return threshold  # type: ignore[no-any-return]
+    expected = "threshold is a number strictly between 0 and 1, one per label, or 'best'"
+    if isinstance(threshold, (str, bool, ThresholdGrid)) or threshold is None:
+        raise InvalidValueError(f"{expected}; got {quote(threshold)}")
+    try:
+        numbers = torch.as_tensor(threshold, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidValueError(f"{expected}; got {quote(threshold)}") from None
+    if numbers.dim() > 1 or not numbers.numel() or not bool(((numbers > 0) & (numbers < 1)).all()):
+        raise InvalidValueError(f"{expected}; got {quote(threshold)}")
+    return PerLabel(numbers.cpu()) if numbers.dim() else float(numbers)
+
+
+def measure_at_best(
+    samples: Columns | Classes, metric: Metric, requirements: Sequence[Requirement], average: ScalarAverage, name: str
+) -> Measured:
+    """Measure a metric at its best threshold; several labels at one per label, or at one for all under "micro".
+
+    Args:
+        samples: Logits and labels in their final shape.
+        metric: The metric.
+        requirements: What the threshold must meet; for one output only.
+        average: The average over several labels.
+        name: The name of the monitor, for messages.
+
+    Raises:
+        InvalidValueError: The classes exclude each other, or there are requirements on several labels.
+    """
+    if isinstance(samples, Classes):
+        raise refuse_classes()
+    if samples.logits.shape[0] == 1:
+        weight = None if samples.weight is None else samples.weight[0]
+        return _measure_one(probability_sweep(samples.logits[0], samples.target[0], weight), metric, list(requirements))
+    if requirements:
+        raise refuse_requirements(name)
+    best = best_label_thresholds(samples, metric, average)
+    column = best.unsqueeze(-1) if isinstance(best, Tensor) else best
+    value = float(averaged(metric, count_batch(samples, column), average))
+    return Measured(value, tuple(best.tolist()) if isinstance(best, Tensor) else best)
+
+
+def refuse_requirements(name: str) -> InvalidValueError:
+    """Return the error for requirements on several labels at their best thresholds."""
+    return InvalidValueError(
+        f"{name}: the best thresholds of several labels are searched without requirements; monitor the metric at fixed "
+        "thresholds, such as metrics.PerLabel([...]), or choose the decision afterwards with "
+        "decide.best_decision(..., subject_to=...)"
+    )
+
+
+def _measure_one(candidates: Sweep, metric: Metric, requirements: list[Requirement]) -> Measured:
+    """Measure one output; if no threshold meets the requirements, at the best of those with the smallest violation."""
+    try:
+        best = best_of_sweep(candidates, metric, requirements)
+    except InfeasibleError:
+        violations = torch.stack(
+            [one_class(requirement, candidates.counts).clamp(min=0) for requirement in requirements]
+        ).sum(0)
+        smallest = float(violations.min())
+        nearest = violations <= smallest + ROUNDING
+        counts = candidates.counts.map(lambda count: count[nearest])
+        best = best_of_sweep(Sweep(candidates.thresholds[nearest], counts), metric, [])
+        return Measured(best.value, best.threshold, False, smallest)
+    return Measured(best.value, best.threshold)

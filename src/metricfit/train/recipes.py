@@ -22,7 +22,7 @@ from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.pointwise import WeightedBCELoss
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.train.several_monitors import Monitored
+from metricfit.train.monitor import Monitored
 from metricfit.train.stage import DEFAULT_LR, Stage
 
 AnyMetric = str | Metric | Formula

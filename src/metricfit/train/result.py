@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import nn
 
-from metricfit.train.engine.epoch_validation import RequirementResult
-from metricfit.train.engine.stacked_objective import copy_with_state
+from metricfit.train.engine.validation import RequirementResult
 from metricfit.train.history import History
 
 
@@ -69,7 +69,8 @@ class FitResult:
         """
         model.load_state_dict(state["model"])
         requirements = tuple(RequirementResult(**fields) for fields in state.get("requirements", ()))
-        trained_objective = copy_with_state(objective, state["objective"])
+        trained_objective = copy.deepcopy(objective)
+        trained_objective.load_state_dict(state["objective"])
         history = History(state["history"])
         return cls(model.eval(), history, state["best"], state["threshold"], 0.0, trained_objective, requirements)
 

@@ -1,18 +1,41 @@
-"""Checks of the settings of a training before it starts."""
+"""Checks of the settings of a training before it starts, and of a longer run before it is continued."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from numbers import Real
+from typing import Any
 
 import torch
-from torch import nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch import Tensor, nn
+from torch.optim import lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.calling import accepted_arguments, refuse_multipliers
-from metricfit.train.engine.schedules import Schedule
+from metricfit.train.schedules import Schedule
 from metricfit.train.stage import MakeOptimizer, Objective, Stage
+
+#: Schedulers whose rates do not depend on the length of a run.
+ENDLESS = (
+    lr_scheduler.ReduceLROnPlateau,
+    lr_scheduler.ExponentialLR,
+    lr_scheduler.StepLR,
+    lr_scheduler.MultiStepLR,
+    lr_scheduler.ConstantLR,
+    lr_scheduler.LinearLR,
+    lr_scheduler.CyclicLR,
+    lr_scheduler.CosineAnnealingWarmRestarts,
+)
+#: Where the others keep the number of scheduler steps that they are made for.
+LENGTHS: dict[type, str] = {
+    lr_scheduler.OneCycleLR: "total_steps",
+    lr_scheduler.CosineAnnealingLR: "T_max",
+    lr_scheduler.PolynomialLR: "total_iters",
+}
+_REMEDY = "Start a new run with the trained model in another checkpoint_dir, with a schedule of its own"
 
 
 def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> None:
@@ -86,3 +109,125 @@ def check_numbers(accumulate: int, clip: float | None, ema: float | None) -> Non
         raise InvalidValueError(
             f"ema is the decay of the average of the weights, above 0 and below 1, such as 0.999; got {quote(ema)}"
         )
+
+
+def list_learning_rates(lr: Any, members: int) -> list[float]:
+    """Return each member's learning rate, from one rate for all, or a list, an array or a tensor of rates."""
+    plain = lr.tolist() if hasattr(lr, "tolist") else lr
+    rates = [float(rate) for rate in plain] if isinstance(plain, Iterable) else [float(plain)] * members
+    for member, rate in enumerate(rates):
+        if not (math.isfinite(rate) and rate > 0):
+            raise InvalidValueError(f"lr must be finite and above 0, got {rate} for member {member}")
+    return rates
+
+
+def check_members(
+    models: Sequence[nn.Module],
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    splits: Sequence[Any] | None,
+    validation: Any,
+) -> None:
+    """Refuse members that are not distinct models of one architecture, and settings that are not one per member."""
+    if not models:
+        raise InvalidValueError("a population needs at least one model")
+    if len({id(model) for model in models}) < len(models):
+        raise InvalidValueError("the same model occurs several times among the members; make a new model for each")
+    for name, setting in (("lr", rates), ("seeds", seeds), ("splits", splits)):
+        if setting is not None and len(setting) != len(models):
+            raise InvalidValueError(f"there are {len(models)} models, but {name} has {len(setting)} entries")
+    if splits is not None and validation is not None:
+        raise InvalidValueError(
+            "with splits each member has its own validation samples; give either splits or validation"
+        )
+    first = _describe_architecture(models[0])
+    for member, model in enumerate(models):
+        for part, first_part in zip_longest(_describe_architecture(model), first, fillvalue="nothing"):
+            if part != first_part:
+                raise InvalidValueError(
+                    f"the members must have one architecture, but member {member} has {part} where member 0 has "
+                    f"{first_part}; train them one by one with fit"
+                )
+
+
+def _describe_architecture(model: nn.Module) -> list[str]:
+    """Describe what all members must have in common: weights with shapes, which of them are frozen, and layers."""
+    trainable = {name for name, weight in model.named_parameters() if weight.requires_grad}
+    weights = [
+        f"{name} of shape {tuple(weight.shape)}, {weight.dtype}{'' if name in trainable else ', frozen'}"
+        for name, weight in model.state_dict().items()
+    ]
+    return [*weights, *(line.strip() for line in repr(model).splitlines())]
+
+
+def check_splits(parts: Sequence[Sequence[Tensor]], samples: int) -> None:
+    """Refuse splits that are not pairs of training and validation samples, given by their numbers."""
+    for member, split in enumerate(parts):
+        if len(split) != 2:
+            raise InvalidValueError(
+                f"splits needs a pair (training, validation) per member; member {member} has {len(split)} parts"
+            )
+        for name, numbers in zip(("training", "validation"), split, strict=True):
+            if not len(numbers):
+                raise InvalidValueError(f"splits: member {member} has no {name} samples")
+            if numbers.dim() != 1 or int(numbers.min()) < 0 or int(numbers.max()) >= samples:
+                raise InvalidValueError(
+                    f"splits: member {member}'s {name} samples must be numbers from 0 to {samples - 1}, got shape "
+                    f"{tuple(numbers.shape)} with values from {int(numbers.min())} to {int(numbers.max())}"
+                )
+
+
+def check_more_epochs(model: nn.Module, stage: Stage, before: int, steps_per_epoch: int | None) -> None:
+    """Refuse more epochs if the epochs before them would have been different in a longer run.
+
+    Args:
+        model: The model, for a trial of the optimiser and its schedule.
+        stage: The last stage, with its new number of epochs.
+        before: Its number of epochs so far.
+        steps_per_epoch: The number of optimiser steps per epoch, if it is known.
+
+    Raises:
+        InvalidValueError: The learning rate or an annealed step depends on the length of the stage.
+    """
+    assert stage.epochs is not None
+    if Objective(stage.objective).annealed():
+        raise InvalidValueError(
+            f"this run was made for {before} epochs, over which its Annealed step moves from start to end; more epochs "
+            "would move it back. Start a new run with the trained model in another checkpoint_dir, with the end of "
+            "the Annealed step as step"
+        )
+    if stage.scheduler is None:
+        return
+    make: MakeOptimizer = stage.optimizer or torch.optim.AdamW
+    optimizer = make(model.parameters(), lr=stage.lr)
+    total = None if steps_per_epoch is None else steps_per_epoch * stage.epochs
+    schedule = Schedule(stage.scheduler, stage.scheduler_step, optimizer, total)
+    assert schedule.scheduler is not None
+    needed = stage.epochs if not schedule.per_batch else math.inf if total is None else total
+    name = type(schedule.scheduler).__name__
+    if schedule.last_step < math.inf:
+        raise InvalidValueError(
+            f"{name} was made for the steps of {before} epochs; with {stage.epochs} epochs its rates would have been "
+            f"others from the start. {_REMEDY}"
+        )
+    problem = _find_problem(schedule.scheduler, needed)
+    if problem is not None:
+        raise InvalidValueError(f"{problem}, and the run was made for {before} epochs. {_REMEDY}")
+
+
+def _find_problem(scheduler: LRScheduler, needed: float) -> str | None:
+    """Return why a scheduler cannot make this many steps as planned, or None."""
+    kind = type(scheduler)
+    if kind in ENDLESS:
+        return None
+    if kind in LENGTHS:
+        length = getattr(scheduler, LENGTHS[kind])
+        ends = length < needed
+        return f"{kind.__name__} ends after {LENGTHS[kind]}={length} of {needed} scheduler steps" if ends else None
+    if isinstance(scheduler, lr_scheduler.SequentialLR):
+        starts = [0, *scheduler._milestones]
+        lasts = zip(scheduler._schedulers, starts, [*starts[1:], needed], strict=True)
+        return next(filter(None, (_find_problem(part, end - start) for part, start, end in lasts)), None)
+    if isinstance(scheduler, lr_scheduler.ChainedScheduler):
+        return next(filter(None, (_find_problem(part, needed) for part in scheduler._schedulers)), None)
+    return f"it is not known whether the rates of {kind.__name__} depend on the number of epochs"

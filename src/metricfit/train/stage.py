@@ -22,9 +22,8 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import takes_probabilities
 from metricfit.losses.calling import accepted_arguments, call_loss, observe_value, update_loss
 from metricfit.train.data.batches import Batch
-from metricfit.train.engine.schedules import STEPS, MakeScheduler, SchedulerStep
-from metricfit.train.monitor import Monitor
-from metricfit.train.several_monitors import Monitored, make_monitors
+from metricfit.train.monitor import Monitor, Monitored, make_monitors
+from metricfit.train.schedules import STEPS, MakeScheduler, SchedulerStep
 
 MakeOptimizer = Callable[..., Optimizer]
 

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from metricfit.errors import InvalidValueError
 from metricfit.losses import MetricLoss
 from metricfit.losses.pointwise import PointwiseLoss
-from metricfit.train.engine.cuda_graphs import StepGraphs, make_capturable
+from metricfit.train.engine.graphs import StepGraphs, make_capturable
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.models.construction import build_network
 from metricfit_papers.rows.job import RowJob, TrialResult

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from metricfit.losses.gradient_watch import DeadGradientWarning
 from metricfit.train import Callback, FitResult, fit_population
-from metricfit.train.data.class_weight import compute_class_weights
 from metricfit.train.data.order import derive_seed
+from metricfit.train.data.samples import compute_class_weights
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.models.construction import build_network
 from metricfit_papers.rows.job import RowJob
@@ -82,7 +82,7 @@ def fit_trials(
             oversample=job.row.oversample,
             device=job.device,
             precision=training.precision,
-            cuda_graphs=job.cuda_graphs,
+            cuda_graphs=None if job.cuda_graphs else False,
             callbacks=callbacks,
             progress=False,
             **(

@@ -13,14 +13,23 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO
 
 from metricfit._files import hash_bytes, is_unfinished, to_json_value, write_file
-from metricfit.errors import CheckpointError, InvalidValueError
-from metricfit.train.checkpoint.lock import Lock
-from metricfit.train.checkpoint.packing import DamagedError, pack, unpack
+from metricfit.errors import CheckpointError, InvalidValueError, shorten
 from metricfit.train.checkpoint.run_spec import find_differences, find_fewer_epochs, replace_epochs
+from metricfit.train.checkpoint.state import DamagedError, RunState, pack, unpack
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+_held: set[Path] = set()
 
 CHECKPOINT = re.compile(r"step-(\d{10})-([0-9a-f]{16})\.safetensors")
 RESULT_FILES = ("result.safetensors", "report.json")
@@ -34,6 +43,59 @@ class CheckpointWarning(UserWarning):
         >>> import warnings
         >>> warnings.simplefilter("error", CheckpointWarning)  # stop instead
     """
+
+
+class Lock:
+    """A lock file that one process holds at a time, and only once within that process.
+
+    It is a POSIX record lock: the system releases it when the process ends for any reason, and forked processes, such
+    as the workers of a DataLoader, do not keep it. If the file system has no locks, the user is warned. On Windows
+    nothing is locked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+        self.file: BinaryIO | None = None
+
+    def take(self) -> None:
+        """Acquire the lock, or raise BlockingIOError."""
+        if self.path in _held:
+            raise self._make_error("this process")
+        if fcntl is None:
+            return
+        file = open(self.path, "a+b", buffering=0)  # noqa: SIM115 (open while the lock is held)
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read(20).decode(errors="replace").strip()
+            file.close()
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise self._make_error(f"process {holder}" if holder else "another process") from None
+            warnings.warn(
+                f"{self.path} cannot be locked ({error.strerror}): make sure that only one run at a time writes there",
+                stacklevel=2,
+            )
+            return
+        self.file = file
+        _held.add(self.path)
+        file.truncate(0)
+        with suppress(OSError):  # the number is only for the message; a full disk is reported where it matters
+            file.write(str(os.getpid()).encode())
+
+    def release(self) -> None:
+        """Release the lock if it is held."""
+        if self.file is not None:
+            _held.discard(self.path)
+            self.file.close()
+            self.file = None
+
+    def _make_error(self, holder: str) -> BlockingIOError:
+        return BlockingIOError(
+            errno.EAGAIN,
+            f"{holder} is training in this folder now; wait for it, or choose another checkpoint_dir",
+            str(self.path.parent),
+        )
 
 
 class RunFolder:
@@ -138,9 +200,9 @@ class RunFolder:
             if isinstance(spec, dict):
                 return spec
             problem = "it is not a JSON object"
-        except ValueError as error:
-            problem = str(error)
-        raise InvalidValueError(
+        except (ValueError, RecursionError) as error:
+            problem = shorten(error)
+        raise CheckpointError(
             f"{self.path / 'run.json'} is damaged ({problem}), so the run's settings are not known. The checkpoints "
             "are unchanged: to continue from them, start the same run in another folder, stop it and copy its run.json"
         )
@@ -159,10 +221,10 @@ class RunFolder:
         """Number of optimiser steps in this folder, including repeated ones."""
         return (self.path / "steps").stat().st_size if (self.path / "steps").exists() else 0
 
-    def save(self, step: int, state: dict[str, Any]) -> None:
+    def save(self, state: RunState) -> None:
         """Write a checkpoint, then delete damaged ones and all but the newest."""
-        content = pack(state)
-        name = f"step-{step:010d}-{hash_bytes(content)}.safetensors"
+        content = pack(state.to_saved())
+        name = f"step-{state.loop.step:010d}-{hash_bytes(content)}.safetensors"
         self.write(name, content)
         written = self.path / name
         for path in self._damaged:
@@ -172,23 +234,36 @@ class RunFolder:
         for old in self.checkpoints()[CHECKPOINTS_KEPT:]:
             old.unlink(missing_ok=True)
 
-    def load(self, check: Callable[[dict[str, Any], int], None] | None = None) -> dict[str, Any] | None:
-        """Read the newest intact checkpoint, and warn about newer ones that are damaged.
+    def load(self, reads: bool = True, share: Callable[[Any], Any] = lambda value: value) -> RunState | None:
+        """Read the newest intact checkpoint on every process, and warn about newer ones that are damaged.
 
         Args:
-            check: Called with the state and the step in the file's name; raises DamagedError if they do not fit.
+            reads: Whether this process reads the folder; the others may not see it.
+            share: Returns the reading process's value on all processes.
 
         Returns:
             The state, or None if the folder has no checkpoint.
 
         Raises:
-            CheckpointError: There are checkpoints, but none is intact.
+            CheckpointError: On every process, if there are checkpoints but none is intact.
         """
+        loaded: RunState | CheckpointError | None = None
+        if reads:
+            try:
+                loaded = self._load()
+            except CheckpointError as error:
+                loaded = error
+        loaded = share(loaded)
+        if isinstance(loaded, CheckpointError):
+            raise loaded
+        return loaded
+
+    def _load(self) -> RunState | None:
         self._damaged = []
         problems = []
         for path in self.checkpoints():
             try:
-                state = _read_checkpoint(path, check)
+                state = _read_checkpoint(path)
             except DamagedError as error:
                 self._damaged.append(path)
                 problems.append(f"{path.name} ({error})")
@@ -198,7 +273,7 @@ class RunFolder:
                     f"{self.path} has damaged checkpoints: {', '.join(problems)}; the run continues from {path.name}, "
                     "the newest intact one",
                     CheckpointWarning,
-                    stacklevel=2,
+                    stacklevel=3,
                 )
             return state
         if problems:
@@ -233,7 +308,7 @@ class RunFolder:
                 return unpack((self.path / RESULT_FILES[0]).read_bytes())
         except DamagedError:
             damaged = [RESULT_FILES[0]]
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             damaged = ["finished"]
         raise CheckpointError(
             f"{' and '.join(damaged)} in {self.path} cannot be used: damaged or missing. Delete the file "
@@ -264,7 +339,7 @@ def _has_digest(path: Path, digest: object) -> bool:
         return False
 
 
-def _read_checkpoint(path: Path, check: Callable[[dict[str, Any], int], None] | None) -> dict[str, Any]:
+def _read_checkpoint(path: Path) -> RunState:
     """Read the state in a checkpoint, whose name holds the step and the hash of its content.
 
     Raises:
@@ -279,10 +354,7 @@ def _read_checkpoint(path: Path, check: Callable[[dict[str, Any], int], None] | 
     if hash_bytes(content) != match[2]:
         problem = f"its {len(content)} bytes do not have" if content else "it is empty and does not have"
         raise DamagedError(f"{problem} the hash in its name")
-    state = unpack(content)
-    if check is not None:
-        check(state, int(match[1]))
-    return state
+    return RunState.read(unpack(content), int(match[1]))
 
 
 def make_run_folder(

@@ -1,17 +1,28 @@
-"""The specification of a run as plain values, so that a run is never resumed with other settings or data."""
+"""The specification of a run as plain values: a run is never resumed with other settings, code or data.
+
+The repr of a loss may not show its weights, and the repr of a function shows only its name. Settings are therefore
+described as plain values by name, tensors as hashes, and functions as hashes of their code.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
+import math
 import platform
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from enum import Enum
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from metricfit._files import hash_bytes
 from metricfit._version import __version__
-from metricfit.train.checkpoint.provenance import describe_settings, fingerprint, repr_without_address
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.order import Order
 from metricfit.train.data.samples import InMemory, Source
@@ -20,12 +31,16 @@ from metricfit.train.stage import Stage
 ROWS = 1024  # rows of the inputs that are hashed
 NOT_COMPARED = ("versions", "threads", "checkpoint_every")
 
+PLAIN = (bool, int, str, bytes, type(None), Enum, torch.dtype, torch.device)
+VERSIONED_PACKAGES = ("torch", "metricfit")
+
+NamedValue = tuple[str, Any]
+
 
 def describe_run(
     model: nn.Module,
     stages: Sequence[Stage],
-    data: Source,
-    validation: Source | None,
+    data: Sequence[tuple[Source, Source | None]],
     order: Order,
     **settings: Any,
 ) -> dict[str, Any]:
@@ -34,14 +49,17 @@ def describe_run(
     Args:
         model: The model; its layers and the shapes of its weights are described.
         stages: The stages of the training.
-        data: The training data, described by length and hashes.
-        validation: The validation data, if any.
+        data: The training and validation data of each member, described by length and hashes.
         order: The order of the batches.
         settings: Other settings by name.
 
     Returns:
         Values that JSON can hold.
     """
+    members = [
+        {"train": _describe_data(train), "validation": None if held_out is None else _describe_data(held_out)}
+        for train, held_out in data
+    ]
     spec = {
         "model": {name: [*tensor.shape, str(tensor.dtype)] for name, tensor in model.state_dict().items()},
         "architecture": repr_without_address(model).splitlines(),
@@ -62,8 +80,7 @@ def describe_run(
             }
             for stage, (stage_settings, stage_code) in ((stage, _describe_stage(stage)) for stage in stages)
         ],
-        "train": _describe_data(data),
-        "validation": None if validation is None else _describe_data(validation),
+        **(members[0] if len(members) == 1 else {"members": members}),
         "batch_size": order.batch_size,
         "stratified": order.stratified,
         "oversample": order.oversample,
@@ -132,7 +149,7 @@ def _describe_data(source: Source) -> dict[str, Any]:
         description["hash of groups"] = fingerprint(source.group)
     if isinstance(source, InMemory):
         rows = torch.linspace(0, len(source) - 1, min(ROWS, len(source)), dtype=torch.float64).round().long()
-        description["hash of inputs"] = fingerprint(source.x[rows.to(source.x.device)])
+        description["hash of inputs"] = fingerprint(source.take(rows).x)
         description["hash of weights"] = None if source.weight is None else fingerprint(source.weight)
     return description
 
@@ -150,3 +167,146 @@ def _describe_stage(stage: Stage) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _to_plain_value(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
+
+
+def describe_settings(obj: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Describe the settings and the code inside an object.
+
+    Args:
+        obj: A module, a function, a partial, or a container of them.
+
+    Returns:
+        The plain values by their path inside the object, and the hashes of functions by their path.
+
+    Example:
+        >>> describe_settings(nn.CrossEntropyLoss(label_smoothing=0.1))[0]["label_smoothing"]
+        0.1
+    """
+    values: dict[str, Any] = {}
+    code: dict[str, str] = {}
+    for path, value in _walk(obj, "", set()):
+        if isinstance(value, CodeType):
+            code[path] = _hash_code(value)
+        else:
+            values[path] = value
+    return values, code
+
+
+def fingerprint(tensor: Tensor) -> str:
+    """Hash a tensor's shape, type and bits."""
+    plain = tensor.detach().cpu().contiguous()
+    digest = hashlib.sha256(f"{tuple(plain.shape)} {plain.dtype}".encode())
+    digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def repr_without_address(obj: Any) -> str:
+    """Return the repr without memory addresses, which differ between processes."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(obj))
+
+
+def _walk(obj: Any, path: str, ancestors: set[int]) -> Iterator[NamedValue]:
+    """Yield the leaves; ``ancestors`` are the ids of the objects on the path, because some objects hold themselves."""
+    if isinstance(obj, float):
+        yield path, obj if math.isfinite(obj) else repr(obj)
+    elif isinstance(obj, PLAIN):
+        yield path, obj if type(obj) in (bool, int, str, type(None)) else repr(obj)
+    elif isinstance(obj, Tensor):
+        yield path, fingerprint(obj)
+    elif hasattr(obj, "__array__") and hasattr(obj, "dtype"):
+        yield path, hash_bytes(f"{obj.shape} {obj.dtype}".encode() + obj.tobytes())
+    elif id(obj) in ancestors:
+        return
+    else:
+        for name, part in _list_parts(obj):
+            yield from _walk(part, f"{path}.{name}" if path else name, ancestors | {id(obj)})
+        yield from _identify(obj, path)
+
+
+def _identify(obj: Any, path: str) -> Iterator[NamedValue]:
+    """Yield the code of a user's function, or the class of any other object that is not a container."""
+    if isinstance(obj, FunctionType) and not _is_versioned(obj):
+        yield f"{path}()", obj.__code__
+    elif not isinstance(obj, (list, tuple, set, frozenset, Mapping)):
+        named = obj if hasattr(obj, "__qualname__") else type(obj)
+        yield f"{path} is".strip(), f"{named.__module__}.{named.__qualname__}"
+
+
+def _is_versioned(definition: Any) -> bool:
+    """Check whether a class or function belongs to a package whose version is recorded, and not to the user."""
+    return (definition.__module__ or "").partition(".")[0] in VERSIONED_PACKAGES
+
+
+def _list_parts(obj: Any) -> Iterator[NamedValue]:
+    if isinstance(obj, nn.Module):
+        yield from _sort_by_name((name, part) for name, part in obj.state_dict().items() if isinstance(part, Tensor))
+        for path, module in obj.named_modules():
+            for name, attribute in _public_attributes(module):
+                yield f"{path}.{name}" if path else name, attribute
+            if path:
+                yield path, type(module)
+    elif isinstance(obj, functools.partial):
+        yield "of", obj.func
+        yield from _enumerate(obj.args)
+        yield from _sort_by_name(obj.keywords.items())
+    elif isinstance(obj, MethodType):
+        yield "of", obj.__func__
+        yield "self", obj.__self__
+    elif isinstance(obj, FunctionType):
+        yield from _function_values(obj)
+    elif isinstance(obj, (list, tuple)):
+        yield from _enumerate(obj)
+    elif isinstance(obj, (set, frozenset)):
+        yield "has", ", ".join(sorted(map(repr_without_address, obj)))
+    elif isinstance(obj, Mapping):
+        yield from _sort_by_name(
+            (key if isinstance(key, str) else repr_without_address(key), part) for key, part in obj.items()
+        )
+    elif _is_versioned(type(obj)) or is_dataclass(obj):
+        yield from _public_attributes(obj)
+    elif not isinstance(obj, (type, ModuleType)):  # attributes of unknown classes may lead to any object
+        plain_types = (*PLAIN, float, Tensor)
+        yield from ((name, part) for name, part in _public_attributes(obj) if isinstance(part, plain_types))
+
+
+def _public_attributes(obj: Any) -> list[NamedValue]:
+    """List an object's public attributes, without its training mode, which is not a setting."""
+    attributes = getattr(obj, "__dict__", {}).items()
+    return _sort_by_name((name, value) for name, value in attributes if not name.startswith("_") and name != "training")
+
+
+def _enumerate(values: Iterable[Any]) -> Iterator[NamedValue]:
+    return ((str(index), value) for index, value in enumerate(values))
+
+
+def _sort_by_name(values: Iterable[NamedValue]) -> list[NamedValue]:
+    return sorted(values, key=lambda named: named[0])
+
+
+def _function_values(function: FunctionType) -> Iterator[NamedValue]:
+    """Yield a function's defaults and the constants of its closure, but no containers, which it may modify."""
+    yield from _enumerate(function.__defaults__ or ())
+    yield from _sort_by_name((function.__kwdefaults__ or {}).items())
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # the variable is assigned later
+            continue
+        constants = (*PLAIN, float, tuple, frozenset, Tensor, FunctionType, functools.partial, type, nn.Module)
+        if isinstance(value, constants):
+            yield name, value
+
+
+def _hash_code(code: CodeType) -> str:
+    names = repr((code.co_names, code.co_varnames, code.co_freevars))
+    return hash_bytes(code.co_code + (names + "".join(map(_describe_constant, code.co_consts))).encode())
+
+
+def _describe_constant(constant: Any) -> str:
+    if isinstance(constant, CodeType):
+        return _hash_code(constant)
+    if isinstance(constant, frozenset):  # its order differs between processes
+        return f"frozenset({sorted(map(_describe_constant, constant))})"
+    if isinstance(constant, tuple):
+        return f"({', '.join(map(_describe_constant, constant))})"
+    return repr(constant)

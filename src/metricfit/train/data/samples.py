@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -10,17 +11,32 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from metricfit.core.numerics import counting_dtype
-from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.datasets import FromDataset
 from metricfit.train.data.loaders import FromLoader
 
 
 class InMemory:
-    """Tensors in memory, which are indexed directly, without collating single samples."""
+    """Tensors in memory, which are indexed directly, without collating single samples.
 
-    def __init__(self, x: Tensor, y: Tensor, weight: Tensor | None = None, group: Tensor | None = None) -> None:
-        self.x, self.y, self.weight, self.group = x, y, weight, group
+    Args:
+        x: The inputs.
+        y: The labels of the samples.
+        weight: Their weights, if there are any.
+        group: Their group numbers, if there are any.
+        rows: The positions of the samples in ``x``, which may be shared with others; by default all.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        weight: Tensor | None = None,
+        group: Tensor | None = None,
+        rows: Tensor | None = None,
+    ) -> None:
+        self.x, self.y, self.weight, self.group, self.rows = x, y, weight, group, rows
 
     def __len__(self) -> int:
         return len(self.y)
@@ -39,42 +55,47 @@ class InMemory:
 
     def to(self, device: torch.device) -> InMemory:
         """Return the data on a device."""
-        parts = (self.x, self.y, self.weight, self.group)
+        parts = (self.x, self.y, self.weight, self.group, self.rows)
         return InMemory(*(None if part is None else part.to(device) for part in parts))  # type: ignore[arg-type]
 
     def with_channels_last(self) -> InMemory:
         """Return images with their channels last in memory; the shape is the same."""
-        x = self.x.contiguous(memory_format=torch.channels_last)
-        return InMemory(x, self.y, self.weight, self.group)
+        return self._with(x=self.x.contiguous(memory_format=torch.channels_last))
 
     def with_dtype(self, dtype: torch.dtype) -> InMemory:
         """Return the data with floating-point inputs converted to this type."""
-        return InMemory(self.x.to(dtype) if self.x.is_floating_point() else self.x, self.y, self.weight, self.group)
+        return self._with(x=self.x.to(dtype) if self.x.is_floating_point() else self.x)
 
     def with_weight(self, weight: Tensor | None) -> InMemory:
         """Return the data with other weights."""
-        return InMemory(self.x, self.y, weight, self.group)
+        return self._with(weight=weight)
 
     def with_group(self, group: Tensor) -> InMemory:
         """Return the data with one group number per sample."""
-        return InMemory(self.x, self.y, self.weight, group)
+        return self._with(group=group)
+
+    def _with(self, **parts: Tensor | None) -> InMemory:
+        own = {"x": self.x, "y": self.y, "weight": self.weight, "group": self.group, "rows": self.rows}
+        return InMemory(**{**own, **parts})  # type: ignore[arg-type]
+
+    def subset(self, numbers: Tensor) -> InMemory:
+        """Return some of the samples, whose inputs are not copied."""
+        numbers = numbers.to(self.y.device)
+        weight, group = (None if part is None else part[numbers] for part in (self.weight, self.group))
+        return InMemory(self.x, self.y[numbers], weight, group, numbers if self.rows is None else self.rows[numbers])
 
     def take(self, index: Tensor) -> Batch:
-        """Return the samples with these numbers; rows of numbers give a leading axis of rows."""
-        index = index.to(self.y.device)
-        batch = self._take_row(index.flatten())
-        if index.dim() == 1:
-            return batch
-        parts = (batch.x, batch.y, batch.weight, batch.index, batch.group)
-        return Batch(*(None if part is None else part.unflatten(0, index.shape) for part in parts))  # type: ignore[arg-type]
+        """Return the samples with these numbers."""
+        return self._take_row(index.to(self.y.device))
 
     def _take_row(self, index: Tensor) -> Batch:
         """Return the samples with a row of numbers; index_select is several times as fast as brackets."""
         weight, group = (None if part is None else part.index_select(0, index) for part in (self.weight, self.group))
+        rows = index if self.rows is None else self.rows.index_select(0, index)
         if self.x.dim() == 4 and not self.x.is_contiguous():  # index_select would move the channels to the front
-            x = self.x.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
+            x = self.x.permute(0, 2, 3, 1).index_select(0, rows).permute(0, 3, 1, 2)
         else:
-            x = self.x.index_select(0, index)
+            x = self.x.index_select(0, rows)
         return Batch(x, self.y.index_select(0, index), weight, index, group)
 
     def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
@@ -91,6 +112,8 @@ def _move_order(order: Sequence[Tensor], device: torch.device) -> Sequence[Tenso
 
 
 Source = InMemory | FromDataset | FromLoader
+
+ClassWeight = str | Sequence[float] | Mapping[int, float]
 
 
 def as_source(data: Any, name: str, workers: int = 0) -> Source:
@@ -182,3 +205,72 @@ def _check_weights(weight: Tensor | None, name: str) -> None:
             f"{name}'s weights must be finite and at least 0; {int(wrong.sum())} are not, the first is in row "
             f"{int(wrong.reshape(len(weight), -1).any(1).nonzero()[0])}"
         )
+
+
+def compute_class_weights(y: Tensor, class_weight: ClassWeight, classes: int = 0) -> Tensor:
+    """Compute one weight per class.
+
+    Args:
+        y: The labels; labels below 0 are ignored.
+        class_weight: Weights by class; classes that a mapping does not name have weight 1. "balanced" gives all classes
+            the same total weight, with a sum of n over all samples.
+        classes: Minimum number of classes.
+
+    Returns:
+        The weights in the order of the classes.
+    """
+    labels = _as_class_numbers(y)
+    labels = labels[labels >= 0]
+    counts = labels.bincount(minlength=classes)
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise InvalidValueError(
+                f"class_weight must be 'balanced' or one weight per class, got {quote(class_weight)}"
+            )
+        return len(labels) / (counts.clamp(min=1) * (counts > 0).sum()).to(torch.get_default_dtype())
+    if isinstance(class_weight, Mapping):
+        class_weight = _list_weights(class_weight, len(counts))
+    weights = torch.as_tensor(class_weight, dtype=torch.get_default_dtype(), device=y.device)
+    if weights.dim() != 1 or not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise InvalidValueError(
+            f"class_weight must be one finite weight of at least 0 per class, got {quote(class_weight)}"
+        )
+    if len(weights) < len(counts):
+        raise InvalidValueError(f"class_weight has {len(weights)} weights, but the labels go up to {len(counts) - 1}")
+    return weights
+
+
+def weigh_samples(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | None) -> Tensor | None:
+    """Multiply the weights of the samples by those of their classes."""
+    if class_weight is None:
+        return weight
+    by_class = look_up_weights(compute_class_weights(y, class_weight), _as_class_numbers(y))
+    return by_class if weight is None else by_class * weight.reshape(-1)
+
+
+def look_up_weights(class_weights: Tensor, labels: Tensor) -> Tensor:
+    """Return the weight of each label, and 0 for ignored labels (below 0).
+
+    Args:
+        class_weights: One weight per class, or one row of them per row of labels.
+        labels: Class numbers.
+    """
+    return torch.where(labels >= 0, class_weights.gather(-1, labels.clamp(min=0)), 0.0)
+
+
+def _list_weights(weights: Mapping[int, float], classes: int) -> list[float]:
+    if not weights or not all(isinstance(label, Integral) and label >= 0 for label in weights):
+        raise InvalidValueError(
+            f"class_weight must name classes by their numbers, as in {{0: 1.0, 1: 5.0}}; got {quote(weights)}"
+        )
+    return [float(weights.get(label, 1.0)) for label in range(max(classes, max(weights) + 1))]
+
+
+def _as_class_numbers(y: Tensor) -> Tensor:
+    if y.dim() > 1 and y.shape[1:].numel() > 1:
+        raise InvalidValueError(f"class_weight needs one label per sample, but the labels have shape {tuple(y.shape)}")
+    if y.is_floating_point() and bool((y != y.round()).any()):
+        raise InvalidValueError(
+            "class_weight needs integer labels, but these are fractions; pass (X, y, weight) instead"
+        )
+    return y.long().reshape(-1)

@@ -1,11 +1,11 @@
-"""Where a run of one model takes place: on one device, directly, or wherever lightning-fabric puts it."""
+"""Where a run takes place: on one device, directly, or wherever lightning-fabric puts it, also on several processes."""
 
 from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import torch
 import torch.distributed as dist
@@ -13,27 +13,45 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from metricfit._extras import explain_missing
-from metricfit.train.engine.ranks import find_processes, join_after_restart
+from metricfit.constraints import AugmentedLagrangian, Constraint
+from metricfit.constraints.function import FunctionConstraint
+from metricfit.core.distributed import gather_over_ranks
+from metricfit.errors import InvalidValueError, quote
+from metricfit.losses.combine import Mix
+from metricfit.train.data.batches import Batch
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
 class OneDevice:
-    """One process and one device, for models in float32: every call goes to torch directly, as in a loop by hand.
+    """One process and one device: every call goes to torch directly, as in a loop by hand.
 
     Its methods are those of Fabric that training uses. Fabric takes milliseconds to start and some 0.1 ms per step,
     which is much of a small model's step, and has nothing to add here.
+
+    Args:
+        device: The device.
+        mixed: Whether forward passes run under autocast in bfloat16.
     """
 
     world_size, global_rank, is_global_zero = 1, 0, True
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device, mixed: bool = False) -> None:
+        self.device, self.mixed = device, mixed
 
     def setup(self, model: nn.Module) -> nn.Module:
-        """Move the model to the device."""
-        return model.to(self.device)
+        """Move the model to the device, and return what computes its logits."""
+        model.to(self.device)
+        return _Mixed(model, self) if self.mixed else model
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context of forward passes."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self.mixed else nullcontext()
+
+    def convert(self, logits: Tensor) -> Tensor:
+        """Return logits of a pass in mixed precision in the default type, as Fabric does."""
+        return logits.to(torch.get_default_dtype()) if self.mixed else logits
 
     def setup_optimizers(self, optimizer: Optimizer) -> Optimizer:
         """Return the optimiser."""
@@ -62,6 +80,29 @@ class OneDevice:
         """Return at once."""
 
 
+Runtime = Union["Fabric", OneDevice]
+
+
+class _Mixed(nn.Module):
+    """A model whose forward passes run in mixed precision."""
+
+    def __init__(self, model: nn.Module, runtime: OneDevice) -> None:
+        super().__init__()
+        self.model, self.runtime = model, runtime
+
+    def forward(self, x: Any) -> Tensor:
+        with self.runtime.autocast():
+            logits = self.model(x)
+        return self.runtime.convert(logits)
+
+
+def one_device(device: str | torch.device | None, precision: str | None) -> OneDevice:
+    """Return the device of a population: by default a GPU if there is one."""
+    if precision not in (None, "bf16-mixed"):
+        raise InvalidValueError(f"a population's precision is None or 'bf16-mixed', got {quote(precision)}")
+    return OneDevice(torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")), precision is not None)
+
+
 def launch(
     model: nn.Module,
     *,
@@ -70,7 +111,7 @@ def launch(
     num_nodes: int,
     strategy: str,
     precision: str | None,
-) -> Fabric | OneDevice:
+) -> Runtime:
     """Start the processes of a run; the arguments are those of ``fit``."""
     devices, num_nodes = find_processes(devices, num_nodes)
     own_precision = _find_precision(model)
@@ -92,7 +133,7 @@ def launch(
     return fabric
 
 
-def get_precision(runtime: Fabric | OneDevice) -> Any:
+def get_precision(runtime: Runtime) -> Any:
     """Return Fabric's precision plugin; None without Fabric."""
     return None if isinstance(runtime, OneDevice) else runtime.strategy.precision
 
@@ -113,3 +154,76 @@ def _find_device(accelerator: str) -> torch.device | None:
     if accelerator == "cpu":
         return torch.device("cpu")
     return torch.device("cuda", 0) if accelerator in ("gpu", "cuda") and torch.cuda.is_available() else None
+
+
+def find_processes(devices: int | str, nodes: int) -> tuple[int | str, int]:
+    """Return the number of processes per machine and of machines; under torchrun, those that it has started.
+
+    Raises:
+        ValueError: The arguments contradict torchrun.
+    """
+    if not (dist.is_available() and dist.is_torchelastic_launched()):
+        return devices, nodes
+    per_machine, total = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
+    started = per_machine, total // per_machine
+    if devices not in (1, "auto", per_machine) or nodes not in (1, started[1]):
+        raise InvalidValueError(
+            f"torchrun has started {per_machine} processes per machine on {started[1]} machines, but devices="
+            f"{devices!r} and num_nodes={nodes}; leave them out"
+        )
+    return started
+
+
+def join_after_restart(device: torch.device) -> None:
+    """Join the process group under a new name if torchrun has restarted the processes on one machine.
+
+    The store of torchrun outlives a restart and still holds the addresses of the old processes, for which the new ones
+    would wait (PyTorch issue 135712). The number of the restart is the same for all processes of one machine, but not
+    for those of several machines.
+    """
+    if not (dist.is_available() and dist.is_torchelastic_launched()) or dist.is_initialized():
+        return
+    environment = os.environ
+    restart = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    shared_store = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    world_size = environment["WORLD_SIZE"]
+    if restart == "0" or not shared_store or world_size != environment["LOCAL_WORLD_SIZE"] or world_size == "1":
+        return
+    store = dist.TCPStore(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]), is_master=False)  # type: ignore[attr-defined]
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo",
+        store=dist.PrefixStore(f"restart {restart}", store),  # type: ignore[attr-defined]
+        rank=int(environment["RANK"]),
+        world_size=int(world_size),
+    )
+
+
+def sync_over_ranks(loss: nn.Module) -> bool:
+    """Make a loss the loss of all ranks' samples together; return whether logits must be gathered for that.
+
+    The losses of this library sum their counts over ranks, or gather the logits that they rank. Nothing is known about
+    other losses, not even whether they are means. They receive the logits of all ranks, and losses of this library
+    inside them must then not sum over ranks again.
+    """
+    gathers = not _syncs_itself(loss)
+    for module in loss.modules():
+        if hasattr(module, "sync"):
+            module.sync = not gathers  # type: ignore[assignment]
+    return gathers
+
+
+def _syncs_itself(loss: nn.Module) -> bool:
+    if isinstance(loss, AugmentedLagrangian):
+        return all(map(_syncs_itself, (loss.objective, *loss.constraints)))
+    if isinstance(loss, Mix):
+        return all(map(_syncs_itself, loss.losses))
+    if isinstance(loss, Constraint):
+        return not isinstance(loss, FunctionConstraint)  # a user's function of a share is not known to be additive
+    return hasattr(loss, "sync")
+
+
+def gather_batch(logits: Tensor, batch: Batch) -> tuple[Tensor, Batch]:
+    """Gather logits with the gradient that DistributedDataParallel needs, and the batch without its inputs."""
+    parts = (batch.y, batch.weight, batch.index, batch.group)
+    gathered = [None if part is None else gather_over_ranks(part) for part in parts]
+    return gather_over_ranks(logits), Batch(None, *gathered)  # type: ignore[arg-type]

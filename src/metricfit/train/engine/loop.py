@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,27 +17,23 @@ from torch import Tensor
 from metricfit.constraints import AugmentedLagrangian
 from metricfit.core.class_shares import targets_judged
 from metricfit.core.validation import DivergedError
-from metricfit.errors import CheckpointError, InvalidValueError, NotFiniteError, shorten
+from metricfit.errors import CheckpointError, InvalidValueError, MetricfitError, NotFiniteError, shorten
+from metricfit.losses.gradient_watch import DEAD_GRADIENT, DeadGradientWarning
 from metricfit.train.callbacks import Callback, Plan
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
-from metricfit.train.checkpoint.saved_state import load_state
+from metricfit.train.checkpoint.state import DamagedError, Position, RunState
 from metricfit.train.data.batches import Batch
-from metricfit.train.engine.divergence import (
-    GradientWatch,
-    describe_not_finite,
-    is_watched,
-    warn_about_dead_gradients,
-)
-from metricfit.train.engine.epoch_validation import Validation, has_requirements
+from metricfit.train.data.order import Order
 from metricfit.train.engine.learner import Learner
-from metricfit.train.engine.position import Position, Standing
+from metricfit.train.engine.validation import Validation, has_requirements
 from metricfit.train.history import Row
-from metricfit.train.several_monitors import make_columns
+from metricfit.train.monitor import make_columns
 from metricfit.train.stage import Stage
 
 #: Steps on a GPU between two readings of the losses, each of which waits for the GPU.
 READ_EVERY = 32
+_LOW_LOSS = 0.05  # below it a vanished gradient is normal
 _NO_BATCH = "the DataLoader gives no batches, so there is nothing to train on"
 _NO_BATCH_AGAIN = (
     "the DataLoader gives no batches, although an earlier epoch had some; its IterableDataset must start again in "
@@ -44,52 +41,72 @@ _NO_BATCH_AGAIN = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What a run needs besides its models and data.
+
+    Attributes:
+        stages: The stages, with all settings filled in.
+        lr: For each stage, the learning rate of each member.
+        order: How an epoch is divided into batches.
+        steps: The expected number of optimiser steps per epoch, for callbacks and messages; None if it is not known.
+        folder: The folder of checkpoints, if there is one.
+        resume: Whether to continue the run in the folder.
+        checkpoint_every: Optimiser steps between checkpoints; None for one per epoch.
+        start_at_prior: As for ``fit``.
+        callbacks: Called by the process that writes.
+        precision: The precision that the user chose, if any.
+        started: The time at which the call began.
+    """
+
+    stages: Sequence[Stage]
+    lr: Sequence[Sequence[float]]
+    order: Order
+    steps: int | None
+    folder: RunFolder | None = None
+    resume: bool = False
+    checkpoint_every: int | None = None
+    start_at_prior: bool | None = None
+    callbacks: Sequence[Callback] = ()
+    precision: str | None = None
+    started: float = 0.0
+
+
 class Loop:
     """Drives a learner through its stages.
 
     Args:
-        learner: The models with their optimiser.
-        stages: The stages, with all settings filled in.
-        batches: ``batches(stage, epoch, first)`` yields the batches of an epoch for the active members, starting with
-            the batch number ``first``. The epoch ends where it ends.
-        steps: The expected number of batches per epoch, for callbacks and messages; None if it is not known.
-        lr: For each stage, the members' learning rates. The default is the stages' own rates, for one member.
+        learner: The models with their optimisers.
+        batches: ``batches(stage, epoch, first)`` yields, for each step of an epoch from number ``first`` on, one batch
+            per active member. The epoch ends where it ends.
+        settings: How to train.
         validated: Whether there is a validation set.
-        folder: The folder of checkpoints, if there is one.
-        writes: Whether this process writes the checkpoints.
-        checkpoint_every: Optimiser steps between checkpoints; None for one per epoch.
-        callbacks: Called on rank 0.
-        share: Returns rank 0's value on all ranks.
     """
 
     def __init__(
         self,
         learner: Learner,
-        stages: Sequence[Stage],
-        batches: Callable[[int, int, int], Iterator[Batch]],
-        steps: int | None,
+        batches: Callable[[int, int, int], Iterator[Sequence[Batch]]],
+        settings: RunSettings,
         *,
-        lr: Sequence[Sequence[float]] | None = None,
         validated: bool,
-        folder: RunFolder | None = None,
-        writes: bool = True,
-        checkpoint_every: int | None = None,
-        callbacks: Sequence[Callback] = (),
-        share: Callable[[Any], Any] = lambda value: value,
     ) -> None:
-        self.learner, self.stages, self.batches, self.steps = learner, stages, batches, steps
-        self.lr = [[stage.lr or 0.0] for stage in stages] if lr is None else lr
-        self.validated, self.folder, self.writes = validated, folder, writes
-        self.checkpoint_every, self.callbacks, self.share = checkpoint_every, callbacks, share
-        self.members = len(self.lr[0])
+        self.learner, self.batches, self.validated = learner, batches, validated
+        self.stages, self.lr, self.steps, self.folder = settings.stages, settings.lr, settings.steps, settings.folder
+        runtime = learner.runtime
+        self.writes, self.share = runtime.is_global_zero, runtime.broadcast
+        self.checkpoint_every = settings.checkpoint_every
+        self.callbacks = settings.callbacks if self.writes else []
+        self.members = len(learner.members)
         self.position = Position()
         self.rows: list[Row] = []
         self.stopped = False  # by a callback
         self.rows_as_json: list[str] = []  # one text per epoch, encoded once, because every checkpoint holds all rows
+        self.resumed: str | None = None  # the name of the checkpoint whose state no step has been made with yet
 
     def run(self) -> list[Row]:
         """Train to the end, and return the rows of the history."""
-        saved = None if self.folder is None else load_state(self.folder, self.writes, self.share)
+        saved = None if self.folder is None else self.folder.load(self.writes, self.share)
         if saved is not None:
             self._restore_position(saved)
         plan = Plan(tuple((stage.name or "", stage.epochs or 0) for stage in self.stages), self.members, self.steps)
@@ -105,7 +122,7 @@ class Loop:
                     stack.callback(callback.finished)
         return self.rows
 
-    def _run_stages(self, saved: dict[str, Any] | None) -> None:
+    def _run_stages(self, saved: RunState | None) -> None:
         """Run the remaining stages; if the user interrupts one, its best weights so far are restored."""
         try:
             for number in range(self.position.stage, len(self.stages)):
@@ -118,7 +135,7 @@ class Loop:
             self.learner.finish()
             raise
 
-    def _run_stage(self, number: int, saved: dict[str, Any] | None) -> None:
+    def _run_stage(self, number: int, saved: RunState | None) -> None:
         stage, position = self.stages[number], self.position
         assert stage.epochs is not None
         steps = None if self.steps is None else self.steps * stage.epochs
@@ -131,7 +148,8 @@ class Loop:
         else:
             self._restore_learner(saved)
         while position.epoch < stage.epochs and self.learner.active and not self.stopped:
-            self.learner.anneal(position.epoch / max(1, stage.epochs - 1))
+            for member in self.learner.active:
+                self.learner.members[member].anneal(position.epoch / max(1, stage.epochs - 1))
             self._run_epoch(stage)
             position.next_epoch()
             if self.checkpoint_every is None or position.step % self.checkpoint_every == 0:
@@ -148,12 +166,13 @@ class Loop:
                 self._read_losses(unread, active)
                 self._save()
             try:
-                losses = self.learner.step(batch)
+                losses = self._step(batch)
             except DivergedError as error:
                 self._read_losses(unread, active)
-                raise self._not_finite(f"could not be computed ({error})", position.step + 1) from error
+                problem = f"could not be computed ({error})"
+                raise self._not_finite(problem, position.step + 1, self.learner.computed) from error
             if watch.is_open:
-                watch.look(self.learner.gradient_size())
+                watch.look(self.learner.gradient_sizes())
             position.step, position.batch = position.step + 1, position.batch + 1
             unread.append(losses)
             if losses.device.type == "cpu" or len(unread) == READ_EVERY:
@@ -171,8 +190,22 @@ class Loop:
             )
         if watch.largest is not None:
             warn_about_dead_gradients(stage.name, position, active, watch.largest, self.members > 1)
-        self.learner.end_epoch()
+        for member in active:
+            self.learner.members[member].end_epoch()
         self._end_epoch(stage, active)
+
+    def _step(self, batches: Sequence[Batch]) -> Tensor:
+        """Make a step; one that fails right after a checkpoint was read is a checkpoint that does not fit."""
+        if self.resumed is None:
+            return self.learner.step(batches)
+        try:
+            losses = self.learner.step(batches)
+        except (MetricfitError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # values of a checkpoint can fail anywhere in a step
+            raise self._does_not_fit(error) from error
+        self.resumed = None
+        return losses
 
     def _read_losses(self, unread: list[Tensor], active: list[int]) -> None:
         """Add up and check the losses of the last steps, which on a GPU means waiting for them."""
@@ -203,9 +236,11 @@ class Loop:
         rows = [self._make_row(stage, member) for member in active]
         if self.validated:
             results = self._validate(stage, active)
-            self.learner.observe(self._mark_successes(results, active))
+            for member, result in zip(active, self._mark_successes(results, active), strict=True):
+                self.learner.members[member].observe(result)
             improved, stopped = self._compare(stage, active, results, rows)
-            self.learner.remember(improved)
+            for member in improved:
+                self.learner.members[member].remember()
             for callback in self.callbacks:
                 callback.validated(active, partial(self.learner.outputs, active))
             if improved:
@@ -261,14 +296,16 @@ class Loop:
 
     def _validate(self, stage: Stage, active: list[int]) -> list[Validation]:
         """Validate the active members, and refuse losses that are not finite."""
-        step = self.position.step
-        try:
-            results = self.learner.validate(stage.monitors)
-        except DivergedError as error:
-            raise self._not_finite(f"could not be computed ({error})", step, in_validation=True) from error
-        for member, result in zip(active, results, strict=True):
+        step, results = self.position.step, []
+        for member in active:
+            try:
+                result = self.learner.members[member].validate(stage.monitors)
+            except DivergedError as error:
+                problem = f"could not be computed ({error})"
+                raise self._not_finite(problem, step, member, in_validation=True) from error
             if not math.isfinite(result.loss):
                 raise self._not_finite(f"is {result.loss}", step, member, in_validation=True)
+            results.append(result)
         return results
 
     def _measure_start(self, stage: Stage) -> None:
@@ -284,31 +321,133 @@ class Loop:
         for member, result in zip(active, self._validate(stage, active), strict=True):
             self.position.standings[member].improve(result.measured, epoch=-1)
             self.position.standings[member].succeeded = bool(result.meets)
-        self.learner.remember(active)
+            self.learner.members[member].remember()
 
     def _save(self) -> None:
         if self.folder is None:
             return
         random_states = randomness.capture()  # every rank must call it
         if self.writes:
-            progress = {"loop": asdict(self.position), "history": self.rows_as_json}
-            state = {**progress, "learner": self.learner.state(), "random": random_states}
-            self.folder.save(self.position.step, state)
+            self.folder.save(RunState(self.position, self.rows_as_json, self.learner.state(), random_states))
 
-    def _restore_learner(self, saved: dict[str, Any]) -> None:
+    def _restore_learner(self, saved: RunState) -> None:
         try:
-            self.learner.load(saved["learner"])
-            randomness.restore(saved["random"])
-        except (KeyError, RuntimeError, TypeError, ValueError) as error:
-            assert self.folder is not None
-            raise CheckpointError(
-                f"the checkpoint of step {self.position.step} in {self.folder.path} does not fit this model: "
-                f"{shorten(error)}. If it was copied from another run, delete it and run again with resume=True: the "
-                "run then continues from the previous checkpoint"
-            ) from error
+            self.learner.load(saved.learner)
+            randomness.restore(saved.random)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # values of another kind can fail anywhere
+            raise self._does_not_fit(error) from error
+        self.resumed = f"step {self.position.step}"
 
-    def _restore_position(self, saved: dict[str, Any]) -> None:
-        standings = [Standing(**fields) for fields in saved["loop"]["standings"]]
-        self.position = Position(**{**saved["loop"], "standings": standings})
-        self.rows_as_json = saved["history"]
+    def _restore_position(self, saved: RunState) -> None:
+        self.position, self.rows_as_json = saved.loop, saved.history
         self.rows = [row for epoch in self.rows_as_json for row in json.loads(epoch)]
+        stage, members = self.position.stage, len(self.position.standings)
+        if stage >= len(self.stages) or members != self.members:
+            raise self._does_not_fit(DamagedError(f"it is of stage {stage} and {members} members"))
+        if self.steps is not None and self.position.batch > self.steps:
+            raise self._does_not_fit(DamagedError(f"it is of batch {self.position.batch} of {self.steps}"))
+
+    def _does_not_fit(self, error: Exception) -> CheckpointError:
+        assert self.folder is not None
+        return CheckpointError(
+            f"the checkpoint of {self.resumed or f'step {self.position.step}'} in {self.folder.path} does not fit this "
+            f"model: {shorten(error)}. If it was copied from another run, delete it and run again with resume=True: "
+            "the run then continues from the previous checkpoint"
+        )
+
+
+def describe_not_finite(
+    problem: str,
+    position: Position,
+    step: int,
+    steps_per_epoch: int | None,
+    *,
+    lr: float,
+    member: int | None,
+    in_validation: bool,
+    checkpoints: Path | None,
+) -> str:
+    """Write the message about a loss that is not finite.
+
+    Args:
+        problem: The problem in a few words, such as "is nan".
+        position: The position of the run.
+        step: The optimiser step in which it happened, which may be earlier than the position.
+        steps_per_epoch: The number of batches per epoch, if it is known.
+        lr: The learning rate of the stage.
+        member: The number of the member, if there are several.
+        in_validation: Whether it is the loss of the validation set.
+        checkpoints: The folder of checkpoints, if there is one.
+
+    Returns:
+        The message.
+    """
+    place = f"stage {position.stage}, epoch {position.epoch}"
+    batch = position.batch + step - position.step - 1
+    if batch >= 0:
+        place += f", batch {batch}" + (f" of {steps_per_epoch}" if steps_per_epoch is not None else "")
+    loss = f"{'validation ' if in_validation else ''}loss{'' if member is None else f' of member {member}'}"
+    causes = "NaN or infinity in the validation inputs, " if in_validation else ""
+    kept = "" if checkpoints is None else f" The checkpoints in {checkpoints} were written before this."
+    return (
+        f"the {loss} {problem} at step {step} ({place}). Likely causes: {causes}a learning rate that is too high (this "
+        f"stage: {lr:g}), inputs with very large values, or fp16 overflow; lower lr, pass clip=1.0, standardise the "
+        f"inputs, or use bf16.{kept}"
+    )
+
+
+def is_watched(epoch: int) -> bool:
+    """Check whether the gradients of an epoch are watched: those of the 1st, 2nd, 4th, 8th epoch and so on."""
+    return (epoch + 1) & epoch == 0
+
+
+class GradientWatch:
+    """Follows the largest gradient of each member in an epoch, until each has had one that is not dead.
+
+    Attributes:
+        is_open: Whether gradients are still measured.
+        largest: The largest sizes so far; None if there are none, or if no member is in danger.
+    """
+
+    def __init__(self, is_open: bool) -> None:
+        self.is_open = is_open
+        self.largest: Tensor | None = None
+
+    def look(self, sizes: Tensor) -> None:
+        """Note the sizes of the gradients of a step."""
+        self.largest = sizes if self.largest is None else torch.maximum(self.largest, sizes)
+
+    def read(self) -> None:
+        """End the watch if all gradients are alive, which on a GPU means waiting for them."""
+        if self.largest is not None and min(self.largest.tolist()) >= DEAD_GRADIENT:
+            self.is_open, self.largest = False, None
+
+
+def warn_about_dead_gradients(
+    stage: str | None, position: Position, members: Sequence[int], sizes: Tensor, several: bool
+) -> None:
+    """Warn about members whose gradient vanished in every batch of an epoch although their loss is not low.
+
+    A single batch is not enough: without positives in a batch, the gradient of F1 is 0.
+
+    Args:
+        stage: The name of the stage.
+        position: The position of the run, at the end of the epoch.
+        members: The members that were trained.
+        sizes: The largest sum of absolute gradients of each of them.
+        several: Whether to name the members.
+    """
+    for member, size in zip(members, sizes.tolist(), strict=True):
+        loss = position.loss_sum[member] / position.batch
+        if size < DEAD_GRADIENT and loss > _LOW_LOSS:
+            name = f" of member {member}" if several else ""
+            warnings.warn(
+                f"{stage}, epoch {position.epoch}: the gradient{name} has died. The loss is {loss:.3g}, but the "
+                f"gradients of all weights add up to at most {size:.1g} in every batch. Use a step that is "
+                "flat nowhere, such as steps.Linear(), or train with cross-entropy first, recipes.two_stage; see "
+                "'Start well'.",
+                DeadGradientWarning,
+                stacklevel=3,
+            )

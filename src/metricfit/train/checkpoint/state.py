@@ -1,0 +1,312 @@
+"""The state of a run in a checkpoint: its schema, and its bytes.
+
+A state is written as one safetensors file: tensors as tensors, everything else as JSON. Nothing is pickled. Whatever is
+read is checked here, in one place, because a folder of checkpoints may be damaged or come from somebody else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import torch
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from metricfit.errors import InvalidTypeError, MetricfitError, quote, shorten
+from metricfit.train.monitor import Measured
+
+PLAIN = "plain"  # the JSON is stored as a tensor of bytes, because the file's header is limited to 100 MB
+LARGEST = 2**53  # of whole numbers, which JSON keeps exactly
+
+
+class DamagedError(MetricfitError, ValueError):
+    """The content of a checkpoint is damaged."""
+
+
+@dataclass
+class Standing:
+    """The best measurement of a member in a stage so far, and the number of epochs since."""
+
+    best: float = math.nan
+    best_epoch: int = -1
+    threshold: float | tuple[float, ...] = math.nan
+    waited: int = 0
+    feasible: bool = True
+    violation: float = 0.0
+    succeeded: bool = False  # whether an epoch has met the objective's requirements
+
+    @property
+    def measured(self) -> Measured:
+        """The best measurement; its value is NaN before the first."""
+        return Measured(self.best, self.threshold, self.feasible, self.violation)
+
+    def improve(self, measured: Measured, epoch: int) -> None:
+        """Make this measurement the best."""
+        self.best, self.threshold = measured.value, measured.threshold
+        self.feasible, self.violation = measured.feasible, measured.violation
+        self.best_epoch, self.waited = epoch, 0
+
+
+@dataclass
+class Position:
+    """The position of the loop; ``loss_sum`` and ``standings`` have one entry per member."""
+
+    stage: int = 0
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    loss_sum: list[float] = field(default_factory=list)
+    standings: list[Standing] = field(default_factory=list)
+
+    def begin_stage(self, number: int, members: int) -> None:
+        """Go to the first batch of a stage."""
+        self.stage, self.epoch, self.batch = number, 0, 0
+        self.loss_sum = [0.0] * members
+        self.standings = [Standing() for _ in range(members)]
+
+    def next_epoch(self) -> None:
+        """Go to the first batch of the next epoch."""
+        self.epoch, self.batch, self.loss_sum = self.epoch + 1, 0, [0.0] * len(self.loss_sum)
+
+
+@dataclass
+class RunState:
+    """Everything from which a run continues.
+
+    Attributes:
+        loop: The position of the loop.
+        history: The rows of each epoch, as JSON.
+        learner: The state of the models, their optimizers and objectives.
+        random: The states of the random number generators of each process.
+    """
+
+    loop: Position
+    history: list[str]
+    learner: dict[str, Any]
+    random: list[dict[str, Any]]
+
+    def to_saved(self) -> dict[str, Any]:
+        """Return the state as ``read`` takes it."""
+        return {"loop": asdict(self.loop), "history": self.history, "learner": self.learner, "random": self.random}
+
+    @classmethod
+    def read(cls, saved: dict[str, Any], step: int) -> RunState:
+        """Read a state of the step in the name of its file.
+
+        Raises:
+            DamagedError: A part is missing or of another kind, or the state is of another step.
+        """
+        missing = sorted({part.name for part in fields(cls)} - saved.keys())
+        if missing:
+            raise DamagedError(f"it does not hold the state of a run: {', '.join(missing)} missing")
+        loop = _read_fields(Position, saved["loop"], "loop", POSITION)
+        standings = (_read_fields(Standing, each, "loop.standings", STANDING) for each in loop.pop("standings"))
+        position = Position(**loop, standings=[Standing(**each) for each in standings])
+        if len(position.loss_sum) != len(position.standings):
+            raise DamagedError("its loop.loss_sum and loop.standings are of different numbers of members")
+        if position.step != step:
+            raise DamagedError(f"it belongs to step {position.step}, not to the step in its name")
+        history, learner, random = saved["history"], saved["learner"], saved["random"]
+        if not (isinstance(history, list) and all(map(_is_rows, history))):
+            raise DamagedError("its history is not a list of rows")
+        if not (isinstance(learner, dict) and isinstance(random, list)):
+            raise DamagedError("its learner or random is of another kind")
+        return cls(position, history, learner, random)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(_is_number, value))
+
+
+def _is_rows(text: Any) -> bool:
+    """Check whether a text holds the rows of an epoch."""
+    try:
+        rows = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    needed: dict[str, Any] = {"stage": str, "epoch": int, "step": int, "train_loss": (int, float)}
+    return isinstance(rows, list) and all(
+        isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in needed.items()) for row in rows
+    )
+
+
+Check = Callable[[Any], bool]
+POSITION: dict[str, Check] = dict.fromkeys(("stage", "epoch", "batch", "step"), _is_count) | {
+    "loss_sum": _are_numbers,
+    "standings": lambda value: isinstance(value, list) and bool(value),
+}
+STANDING: dict[str, Check] = {
+    "best": _is_number,
+    "best_epoch": lambda value: value == -1 or _is_count(value),
+    "threshold": lambda value: _is_number(value) or _are_numbers(value),
+    "waited": _is_count,
+    "feasible": _is_flag,
+    "violation": _is_number,
+    "succeeded": _is_flag,
+}
+
+
+def _read_fields(kind: type, saved: Any, name: str, checks: dict[str, Check]) -> dict[str, Any]:
+    """Return the fields of a dataclass, each of which must pass its check."""
+    if not isinstance(saved, dict) or saved.keys() != checks.keys():
+        raise DamagedError(f"its {name} is not a {kind.__name__}: it does not hold {', '.join(checks)}")
+    for part, check in checks.items():
+        if not check(saved[part]):
+            raise DamagedError(f"its {name}.{part} cannot be {quote(saved[part])}")
+    return dict(saved)
+
+
+def check_alike(saved: Any, fresh: Any, path: str) -> None:
+    """Refuse a saved part that is not of the kind of a fresh one, at any depth.
+
+    Args:
+        saved: The saved part.
+        fresh: The same part at the start of a stage; a None in it may have become anything.
+        path: The name of the part.
+
+    Raises:
+        DamagedError: A key is missing, or a value is of another kind, length or shape.
+
+    Example:
+        >>> check_alike({"lr": 0.1, "betas": (0.9, 0.99)}, {"lr": 0.2, "betas": (0.9, 0.999)}, "group")
+    """
+    if isinstance(fresh, dict):
+        if not isinstance(saved, dict) or not saved.keys() >= fresh.keys():
+            raise DamagedError(f"{path} does not hold {', '.join(map(str, fresh))}")
+        for name, value in fresh.items():
+            check_alike(saved[name], value, f"{path}.{name}")
+    elif isinstance(fresh, (list, tuple)):
+        if not isinstance(saved, (list, tuple)) or len(saved) != len(fresh):
+            raise DamagedError(f"{path} cannot be {quote(saved)}")
+        for number, value in enumerate(fresh):
+            check_alike(saved[number], value, f"{path}[{number}]")
+    elif isinstance(fresh, Tensor):
+        if not isinstance(saved, Tensor) or saved.shape != fresh.shape or saved.dtype != fresh.dtype:
+            raise DamagedError(f"{path} is not a tensor of shape {tuple(fresh.shape)} and type {fresh.dtype}")
+    elif fresh is not None:
+        same = type(saved) is type(fresh) or (_is_number(saved) and _is_number(fresh))
+        if not same or (isinstance(saved, int) and abs(saved) >= LARGEST):
+            raise DamagedError(f"{path} cannot be {quote(saved)}")
+
+
+def check_moments(saved: Any, weights: Iterable[Tensor], path: str, *, exact: bool) -> None:
+    """Refuse what an optimizer keeps for its weights if it cannot belong to them.
+
+    Args:
+        saved: The state of each weight by its number.
+        weights: The weights, in the order of their numbers.
+        path: The name of the part.
+        exact: Whether tensors must have the shape of their weight; otherwise their sizes may also be 1.
+
+    Raises:
+        DamagedError: A tensor has another shape. A fused optimizer would read the memory behind it.
+    """
+    numbered = dict(enumerate(weights))
+    if not isinstance(saved, dict) or not saved.keys() <= numbered.keys():
+        raise DamagedError(f"{path} is not of {len(numbered)} weights")
+    for number, state in saved.items():
+        weight = numbered[number]
+        if not isinstance(state, dict):
+            raise DamagedError(f"{path}[{number}] cannot be {quote(state)}")
+        for name, moment in state.items():
+            if not isinstance(moment, Tensor) or moment.numel() == 1:
+                continue
+            fits = moment.dim() == weight.dim() and all(
+                size == wanted or (size == 1 and not exact)
+                for size, wanted in zip(moment.shape, weight.shape, strict=True)
+            )
+            if not fits or (exact and moment.dtype != weight.dtype):
+                raise DamagedError(f"{path}[{number}].{name} is of shape {tuple(moment.shape)}, {moment.dtype}")
+
+
+def pack(state: dict[str, Any]) -> bytes:
+    """Convert a state to bytes without pickling.
+
+    Args:
+        state: Nested dictionaries, lists and tuples of tensors and plain values.
+
+    Returns:
+        The content of a safetensors file. `unpack` returns tensors on the CPU, and plain dictionaries, lists and tuples
+        instead of their subclasses.
+
+    Raises:
+        TypeError: The state holds another type; the message says where.
+
+    Example:
+        >>> unpack(pack({"weights": torch.tensor([1.0, 2.0]), 3: ("plain", None)}))
+        {'weights': tensor([1., 2.]), 3: ('plain', None)}
+    """
+    tensors: dict[str, Tensor] = {}
+    plain = json.dumps(_without_tensors(state, tensors, "state")).encode()
+    tensors[PLAIN] = torch.frombuffer(bytearray(plain), dtype=torch.uint8)
+    return to_bytes(tensors)
+
+
+def unpack(content: bytes) -> dict[str, Any]:
+    """Return the state that `pack` converted.
+
+    Raises:
+        DamagedError: The content is not what ``pack`` writes.
+    """
+    try:
+        tensors = from_bytes(content)
+        header = 8 + int.from_bytes(content[:8], "little")
+        first, end = json.loads(content[8:header])[PLAIN]["data_offsets"]
+        state = _with_tensors(json.loads(content[header + first : header + end]), tensors)
+    except Exception as error:  # arbitrary bytes can fail at any point of reading them
+        raise DamagedError(f"its content cannot be read: {shorten(error)}") from error
+    if not isinstance(state, dict):
+        raise DamagedError("its content is not the state of a run")
+    return state
+
+
+def _without_tensors(value: Any, tensors: dict[str, Tensor], path: str) -> Any:
+    if isinstance(value, Tensor):
+        if value.layout != torch.strided or value.is_complex() or value.is_quantized:
+            raise InvalidTypeError(f"a checkpoint cannot hold {path}, a tensor of {value.layout}, {value.dtype}")
+        name = str(len(tensors))
+        tensors[name] = value.detach().cpu().clone().contiguous()
+        return {"tensor": name}
+    if isinstance(value, dict):
+        pairs = [
+            [_without_tensors(key, tensors, f"a key of {path}"), _without_tensors(entry, tensors, f"{path}[{key!r}]")]
+            for key, entry in value.items()
+        ]
+        return {"dict": pairs}
+    if isinstance(value, (list, tuple)):
+        parts = [_without_tensors(entry, tensors, f"{path}[{index}]") for index, entry in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": parts}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InvalidTypeError(
+        f"a checkpoint holds tensors and plain values, but {path} is {type(value).__name__}: {value!r}"
+    )
+
+
+def _with_tensors(plain: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    ((kind, content),) = plain.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {_with_tensors(key, tensors): _with_tensors(value, tensors) for key, value in content}
+    parts = [_with_tensors(entry, tensors) for entry in content]
+    return tuple(parts) if kind == "tuple" else parts

@@ -1,0 +1,299 @@
+"""A run: one call of ``fit`` or ``fit_population``, from checked data to results.
+
+A run takes its folder, sets the first biases, trains, measures the requirements, and writes and returns its results.
+One model is a population of one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.errors import CheckpointError, shorten
+from metricfit.train import label_checks
+from metricfit.train.checkpoint import randomness
+from metricfit.train.checkpoint.run_spec import describe_run
+from metricfit.train.data.batches import Batch, take_share
+from metricfit.train.data.loaders import FromLoader
+from metricfit.train.data.order import derive_seed
+from metricfit.train.data.samples import InMemory, Source
+from metricfit.train.engine.launching import Runtime, get_precision
+from metricfit.train.engine.learner import Learner, Member, StepSettings
+from metricfit.train.engine.loop import Loop, RunSettings
+from metricfit.train.engine.validation import (
+    RequirementResult,
+    has_requirements,
+    measure_requirements,
+    warn_about_unmet,
+)
+from metricfit.train.history import History, Row
+from metricfit.train.prior import start_at_prior
+from metricfit.train.result import FitResult, make_report
+from metricfit.train.setting_checks import check_more_epochs
+
+
+@dataclass(frozen=True)
+class MemberData:
+    """What one model trains on.
+
+    Attributes:
+        train: The training samples, with the weights of ``class_weight``.
+        unweighted: The training samples without them, for measuring requirements.
+        validation: The validation samples, if there are any.
+        labels: The training labels, ignored ones as -1; None if they are not known beforehand, as for a DataLoader.
+        prior: The share of positives of a binary problem, if it is known.
+        seed: The seed of the order of samples.
+    """
+
+    train: Source
+    unweighted: Source
+    validation: Source | None
+    labels: Tensor | None
+    prior: float | None
+    seed: int
+
+
+class TrainingRun:
+    """One call of ``fit`` or ``fit_population``.
+
+    Args:
+        models: The models, which are trained in place.
+        data: The data of each model.
+        settings: How to train them.
+        steps: How steps are made.
+        runtime: The launched Fabric, or one device without it.
+        several: Whether the result is a list, also of one model.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        data: Sequence[MemberData],
+        settings: RunSettings,
+        steps: StepSettings,
+        runtime: Runtime,
+        *,
+        several: bool = False,
+    ) -> None:
+        self.models, self.data, self.settings, self.steps = list(models), list(data), settings, steps
+        self.runtime, self.several = runtime, several
+        self.seeds = [member.seed for member in data]
+
+    def results(self) -> list[FitResult]:
+        """Train, or load the results of a finished run, and warn about requirements that do not hold."""
+        with self.settings.folder or nullcontext():
+            saved = self._begin()
+            if saved is not None:
+                results = self._load(saved)
+            else:
+                self._set_priors()
+                results = self._train()
+                self._save(results)
+            if self.runtime.is_global_zero:
+                warn_about_unmet([result.requirements for result in results])
+            return results
+
+    def _begin(self) -> dict[str, Any] | None:
+        """Take the folder, and return its result if the run there is finished.
+
+        Only rank 0 reads the folder, because other machines may not see it, and shares the result.
+        """
+        folder = self.settings.folder
+        if folder is None:
+            return None
+        spec = self._describe()
+        refusal: Exception | None = None
+        saved: dict[str, Any] | None = None
+        if self.runtime.is_global_zero:
+            try:
+                folder.begin(spec, self.settings.resume, self._check_more_epochs)
+                saved = folder.result() if folder.finished else None
+            except (OSError, ValueError) as error:
+                refusal = error
+        refusal, saved = self.runtime.broadcast((refusal, saved))
+        if refusal is not None:
+            raise refusal
+        return saved
+
+    def _describe(self) -> dict[str, Any]:
+        """Describe the run, so that a resumed run can be compared with it."""
+        settings, several = self.settings, self.several
+        return describe_run(
+            self.models[0],
+            settings.stages,
+            [(member.train, member.validation) for member in self.data],
+            settings.order,
+            **({"seeds": self.seeds, "rates": settings.lr} if several else {"seed": self.seeds[0]}),
+            accumulate=self.steps.accumulate,
+            clip=self.steps.clip,
+            ema=self.steps.ema,
+            precision=settings.precision,
+            ranks=self.runtime.world_size,
+            checkpoint_every=settings.checkpoint_every,
+            start_at_prior=settings.start_at_prior,
+        )
+
+    def _check_more_epochs(self, before: int) -> None:
+        check_more_epochs(self.models[0], self.settings.stages[-1], before, self.settings.steps)
+
+    def _load(self, saved: dict[str, Any]) -> list[FitResult]:
+        objective = self.settings.stages[-1].objective
+        try:
+            return [
+                FitResult.from_state(state, model.to(self.runtime.device), objective)
+                for model, state in zip(self.models, saved["members"], strict=True)
+            ]
+        except Exception as error:  # values of another kind can fail anywhere
+            assert self.settings.folder is not None
+            raise CheckpointError(
+                f"the result in {self.settings.folder.path} does not fit this model: {shorten(error)}. Delete the file "
+                "'finished' there and run again with resume=True: the result is then computed from the last checkpoint"
+            ) from error
+
+    def _set_priors(self) -> None:
+        """Set the last biases to the share of positives, where this is wanted and the share is known."""
+        start = self.settings.start_at_prior
+        for model, data in zip(self.models, self.data, strict=True):
+            if data.prior is None or start is False:
+                continue
+            assert not isinstance(data.train, FromLoader)
+            inputs = label_checks.first_inputs(data.train)
+
+            def sample_logits(model: nn.Module = model, inputs: Any = inputs) -> Tensor:
+                with randomness.seeded(0):
+                    return label_checks.sample_logits(model, inputs)
+
+            start_at_prior(model, data.prior, strict=start is True, fresh_only=start is None, logits=sample_logits)
+
+    def _train(self) -> list[FitResult]:
+        settings, device = self.settings, self.runtime.device
+        self.data = [self._place(member) for member in self.data]
+        self.learner = Learner(
+            [
+                Member(self.runtime, model, data.validation, self.steps)
+                for model, data in zip(self.models, self.data, strict=True)
+            ]
+        )
+        loop = Loop(self.learner, self._batches, settings, validated=self.data[0].validation is not None)
+        seed = derive_seed(*self.seeds, "noise", self.runtime.global_rank)
+        with randomness.seeded_run(seed, device), self._default_dtype():
+            rows = loop.run()
+            self.learner.finish()
+            standings = loop.position.standings
+            requirements = [self._measure(*each) for each in enumerate(standing.threshold for standing in standings)]
+        seconds = time.perf_counter() - settings.started
+        return [
+            FitResult(
+                member.model.eval(),
+                self._history(number, rows),
+                standings[number].best,
+                standings[number].threshold,
+                seconds,
+                member.objective.loss,
+                requirements[number],
+            )
+            for number, member in enumerate(self.learner.members)
+        ]
+
+    def _place(self, data: MemberData) -> MemberData:
+        """Move data in memory to the device, and take this rank's share of a loader."""
+        validation = None if data.validation is None else self._place_source(data.validation)
+        train, unweighted = self._place_source(data.train), self._place_source(data.unweighted)
+        return replace(data, train=train, unweighted=unweighted, validation=validation)
+
+    def _place_source(self, data: Source) -> Source:
+        if isinstance(data, InMemory):
+            moved = data.to(self.runtime.device)
+            return moved.with_channels_last() if self.steps.channels_last and moved.x.dim() == 4 else moved
+        if isinstance(data, FromLoader):
+            return data.for_rank(self.runtime.global_rank, self.runtime.world_size)
+        return data
+
+    def _batches(self, stage: int, epoch: int, first: int) -> Iterator[Sequence[Batch]]:
+        """Yield one batch per active member for every step of an epoch."""
+        members = [self._member_batches(self.data[number], stage, epoch, first) for number in self.learner.active]
+        return zip(*members, strict=True)
+
+    def _member_batches(self, data: MemberData, stage: int, epoch: int, first: int) -> Iterator[Batch]:
+        """Yield this rank's share of every batch of a member; labels that are not known are checked on the way."""
+        device, train = self.runtime.device, data.train
+        item_seed = derive_seed(data.seed, "items", stage, epoch)
+        expected = None
+        if isinstance(train, FromLoader):
+            loaded = train.batches(device, item_seed, skip=first, epoch=epoch)
+            expected = train.expected_batches
+        else:
+            labels = torch.zeros(len(train)) if data.labels is None else data.labels
+            steps = self.settings.steps if data.labels is not None else None
+            batches = self.settings.order.batches(labels, data.seed, stage, epoch, steps)
+            loaded = self._read_shares(train, batches[first:], item_seed)
+        if data.labels is not None or stage or epoch:
+            yield from loaded
+            return
+        check = label_checks.LoaderCheck(self.models[0], self.settings.stages)
+        yield from (check(batch, number, expected) for number, batch in enumerate(loaded, first))
+        if first == 0:  # a run that is resumed within the epoch has not seen all of its labels
+            check.end_epoch(device)
+            if not isinstance(train, FromLoader):
+                check.refuse_one_class(device)
+
+    def _read_shares(self, train: Any, batches: Sequence[Tensor], item_seed: int) -> Iterator[Batch]:
+        """Yield this rank's share of each batch of tensors or of a Dataset."""
+        device, ranks = self.runtime.device, self.runtime.world_size
+        if ranks == 1:
+            yield from train.batches(batches, device, item_seed)
+            return
+        shares = [take_share(batch, self.runtime.global_rank, ranks) for batch in batches]
+        # A rank without samples still reads one, because all ranks take part in the step.
+        samples = [share if len(share) else batch[:1] for share, batch in zip(shares, batches, strict=True)]
+        for share, batch in zip(shares, train.batches(samples, device, item_seed), strict=True):
+            yield batch if len(share) else batch.without_samples()
+
+    @contextmanager
+    def _default_dtype(self) -> Iterator[None]:
+        """Make float64 torch's default in double precision, because Fabric returns outputs in the default type."""
+        default = torch.get_default_dtype()
+        precision = get_precision(self.runtime)
+        if precision is not None and precision.precision == "64-true":
+            torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(default)
+
+    def _measure(self, number: int, threshold: Any) -> tuple[RequirementResult, ...]:
+        """Measure a member's requirements on the validation set, or else on the training set, by the user's weights."""
+        stage, member = self.settings.stages[-1], self.learner.members[number]
+        if not has_requirements(stage):
+            return ()
+        rows = "train" if member.validation is None else "validation"
+        logits, batch = member.logits(member.validation or self.data[number].unweighted)
+        return measure_requirements(stage, threshold, logits, batch, rows)
+
+    def _history(self, number: int, rows: Sequence[Row]) -> History:
+        """Return the rows of a member; its steps end when it stops."""
+        own = [row for row in rows if row.get("member", 0) == number]
+        if not self.several:
+            return History(own)
+        steps = self.settings.steps or 0
+        columns = [{name: value for name, value in row.items() if name != "member"} for row in own]
+        return History([row | {"step": steps * epoch} for epoch, row in enumerate(columns, start=1)])
+
+    def _save(self, results: Sequence[FitResult]) -> None:
+        folder = self.settings.folder
+        if folder is not None and self.runtime.is_global_zero:
+            report = make_report(list(results))
+            if self.several:
+                report |= {"members": len(results)}
+            else:
+                report = {name: value[0] if isinstance(value, list) else value for name, value in report.items()}
+            folder.finish(
+                {"members": [result.state() for result in results]}, report | {"steps_made": folder.steps_made}
+            )
+        self.runtime.barrier()

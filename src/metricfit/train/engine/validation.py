@@ -1,0 +1,449 @@
+"""Validation: the outputs of a model, its loss and monitored values, and whether requirements hold.
+
+Losses and metrics that are functions of sums over samples are validated batch by batch; others need all logits.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.constraints import RequirementConstraint
+from metricfit.core.counting import count_hard
+from metricfit.core.counts import Counts
+from metricfit.core.threshold_vectors import PerLabel
+from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.losses.base import AdditiveLoss, check_parts
+from metricfit.losses.calling import LossArguments, accepted_arguments, call_loss
+from metricfit.losses.combine import Mix
+from metricfit.metrics.requirements import Requirement
+from metricfit.train.data.batches import Batch, count_samples_at_once
+from metricfit.train.data.loaders import FromLoader
+from metricfit.train.data.samples import InMemory, Source
+from metricfit.train.engine.launching import gather_batch
+from metricfit.train.monitor import Measured, Monitor
+from metricfit.train.stage import Objective, Stage, match_shapes
+
+#: The threshold of decisions, or one per label; NaN if the largest logit decides.
+Threshold = float | tuple[float, ...]
+
+
+class UnmetRequirementWarning(UserWarning):
+    """Training ended with weights that break a requirement.
+
+    Example:
+        >>> warnings.simplefilter("error", UnmetRequirementWarning)  # stop instead
+    """
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A model on its validation samples after an epoch.
+
+    Attributes:
+        loss: The loss that epochs are compared by.
+        measured: What the first monitor measured, and how far requirements are broken.
+        observed: The value for the objective's ``observe``; higher is better.
+        meets: Whether the objective's requirements hold; None if it has none.
+        others: What the other monitors measured.
+    """
+
+    loss: float
+    measured: Measured
+    observed: float
+    meets: bool | None = None
+    others: tuple[Measured, ...] = ()
+
+    def after_success(self) -> Validation:
+        """Return this result as the objective observes it after an earlier epoch has met the requirements.
+
+        From then on only the multipliers enforce the requirements. An epoch that breaks them by chance must not raise
+        the penalty, because the penalty would grow without end.
+        """
+        return replace(self, observed=0.0)
+
+
+@dataclass(frozen=True)
+class RequirementResult:
+    """Whether a requirement holds for the weights that training returned.
+
+    Attributes:
+        requirement: The text of the requirement, such as "recall >= 0.9".
+        value: The metric's value; with several classes or groups, the worst. NaN if there were no samples for it.
+        bound: The bound.
+        met: Whether the requirement holds.
+        rows: The samples it was measured on: "validation", or "train" without a validation set.
+        threshold: The threshold of the decisions, or one per label; NaN if the largest logit decides.
+
+    Example:
+        >>> result = RequirementResult("recall >= 0.9", 0.92, 0.9, met=True, rows="validation", threshold=0.4)
+        >>> result.met
+        True
+    """
+
+    requirement: str
+    value: float
+    bound: float
+    met: bool
+    rows: str
+    threshold: Threshold
+
+
+def validate(
+    monitors: Sequence[Monitor], objective: Objective, loss: float, logits: Tensor, batch: Batch
+) -> Validation:
+    """Measure the monitored values and the objective's requirements.
+
+    An epoch is feasible if it meets the requirements of the first monitor or, if it has none, those of the
+    objective, each at its own threshold. ``observed`` is minus the violation of the objective's requirements, so that
+    the penalty of an augmented Lagrangian grows when they are broken more than in the epoch before. For objectives
+    without requirements it is the monitored value.
+
+    Args:
+        monitors: The monitors of the stage, the one that decides first.
+        objective: The objective of the stage.
+        loss: Its comparable loss on these samples.
+        logits: The model's outputs for the validation samples.
+        batch: Their labels, weights and groups.
+
+    Returns:
+        The results.
+    """
+    logits, y = match_shapes(logits, batch.y)
+    monitor = monitors[0]
+    measured, *others = (
+        Measured(loss, math.nan) if each.is_loss else each.measure(logits, y, batch.weight) for each in monitors
+    )
+    requirements = objective.requirements()
+    if not requirements:
+        observed = -measured.value if monitor.minimize else measured.value
+        return Validation(loss, measured, observed, others=tuple(others))
+    excesses = [item.measure(logits, y, weight=batch.weight, group=batch.group)[1] for item in requirements]
+    violation = sum(float(excess.sum()) for excess in excesses)
+    if not monitor.requirements:
+        measured = replace(measured, feasible=violation == 0, violation=violation)
+    return Validation(loss, measured, -violation, meets=violation == 0, others=tuple(others))
+
+
+def measure_requirements(
+    stage: Stage, threshold: Threshold, logits: Tensor, batch: Batch, rows: str
+) -> tuple[RequirementResult, ...]:
+    """Measure the requirements of a stage's monitor and of its objective.
+
+    A requirement that both have is measured only at the monitor's threshold.
+
+    Args:
+        stage: The last stage of the training.
+        threshold: The monitor's threshold for the returned weights, or one per label; NaN if there is none.
+        logits: The outputs of the model for some samples.
+        batch: Their labels, weights and groups.
+        rows: The name of these samples, "validation" or "train".
+
+    Returns:
+        One result per requirement.
+    """
+    monitor, objective = stage.watched, Objective(stage.objective)
+    logits, y = match_shapes(logits, batch.y)
+    results = []
+    if monitor.requirements:
+        counts = count_hard(
+            monitor.as_logits(logits, y),
+            y,
+            task=monitor.task,
+            threshold=PerLabel(threshold)
+            if isinstance(threshold, tuple)
+            else threshold
+            if _is_number(threshold)
+            else None,
+            weight=batch.weight,
+            ignore_index=monitor.ignore_index,
+            matrix=any(requirement.metric.needs_matrix for requirement in monitor.requirements),
+        )
+        for requirement in monitor.requirements:
+            value = requirement.metric(counts)
+            results.append(_make_result(requirement, value, bool(requirement.holds(counts).all()), rows, threshold))
+    monitored = {result.requirement for result in results}
+    for constraint in objective.requirements():
+        if str(constraint.requirement) not in monitored:
+            value, violation = constraint.measure(logits, y, weight=batch.weight, group=batch.group)
+            met = value.numel() > 0 and not bool((violation > 0).any())
+            exclusive = logits.dim() > y.dim() or constraint.task == "multiclass"
+            results.append(_make_result(constraint.requirement, value, met, rows, _get_decision(constraint, exclusive)))
+    return tuple(results)
+
+
+def has_requirements(stage: Stage) -> bool:
+    """Check whether a stage's monitor or objective has requirements."""
+    return bool(stage.watched.requirements or Objective(stage.objective).requirements())
+
+
+def warn_about_unmet(results: Sequence[Sequence[RequirementResult]], stacklevel: int = 3) -> None:
+    """Issue one warning about all requirements that do not hold; several members are named by their numbers."""
+    lines, thresholds = [], []
+    for member, requirements in enumerate(results):
+        prefix = f"member {member}: " if len(results) > 1 else ""
+        for result in requirements:
+            if not result.met:
+                name = result.requirement.split()[0]
+                decision = f" at threshold {result.threshold:.4g}" if _is_number(result.threshold) else ""
+                thresholds.append(result.threshold)
+                lines.append(
+                    f"{prefix}{result.requirement} does not hold: {name} is {result.value:.4g} on the "
+                    f"{result.rows} rows{decision}"
+                )
+    if lines:
+        advice = ["Train longer", "give a larger mu", "relax the requirement"]
+        if any(map(_is_number, thresholds)):
+            advice.append("choose a threshold that meets it with best_threshold(..., subject_to=...)")
+        if any(not isinstance(each, tuple) and math.isnan(each) for each in thresholds):
+            advice.append("tune the decisions of exclusive classes, which have no threshold, with curves.best_offsets")
+        warnings.warn(
+            f"{'; '.join(lines)}. {', '.join(advice[:-1])}, or {advice[-1]}",
+            UnmetRequirementWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _is_number(threshold: Threshold) -> bool:
+    """Check whether the decisions were made at one threshold, neither by the largest logit nor at one per label."""
+    return not isinstance(threshold, tuple) and not math.isnan(threshold)
+
+
+def _get_decision(constraint: RequirementConstraint, exclusive: bool) -> Threshold:
+    """Return the threshold of a constraint as a number, or as one number per label."""
+    if exclusive:
+        return math.nan
+    threshold = constraint.threshold
+    if isinstance(threshold, Tensor):
+        return tuple(threshold.tolist())
+    return threshold if isinstance(threshold, float) else 0.5
+
+
+def _make_result(
+    requirement: Requirement, value: Tensor, met: bool, rows: str, threshold: Threshold
+) -> RequirementResult:
+    worst = math.nan if not value.numel() else float(value.flatten()[requirement.excess(value).argmax()])
+    return RequirementResult(str(requirement), worst, requirement.bound, met, rows, threshold)
+
+
+NO_BATCHES = "the validation DataLoader gives no batches, so there is nothing to measure on"
+
+
+def compute_outputs(
+    fabric: Any, model: nn.Module, data: Source, lay_out: Callable[[Any], Any], at_least: int = 1
+) -> Iterator[tuple[Tensor, Batch]]:
+    """Yield the logits of this rank's share of the samples with their batches, in eval mode and without gradient.
+
+    Args:
+        fabric: The launched Fabric, or one device without it.
+        model: The model, which is in training mode again at the end.
+        data: The samples.
+        lay_out: Brings inputs into the layout that the model prefers.
+        at_least: Number of samples that one pass takes at least, such as the size of the batches in training.
+
+    Raises:
+        ValueError: A loader gives no batches.
+    """
+    model.eval()
+    empty = True
+    try:
+        for batch in _take_share(fabric, data, at_least):
+            empty = False
+            with torch.no_grad():
+                logits = drop_uncounted(model(lay_out(batch.x)), batch)
+            yield logits, batch
+    finally:
+        model.train()
+    if empty:
+        raise InvalidValueError(NO_BATCHES)
+
+
+def join_outputs(outputs: Iterable[tuple[Tensor, Batch]]) -> tuple[Tensor, Batch]:
+    """Return the logits of the samples of all ranks, with labels, weights and groups."""
+    parts = list(outputs)
+    logits = torch.cat([part for part, _ in parts])
+    y = torch.cat([batch.y for _, batch in parts])
+    optional: dict[str, Tensor] = {}
+    for name in ("weight", "group"):
+        values = [value for _, batch in parts if (value := getattr(batch, name)) is not None]
+        optional |= {name: torch.cat(values)} if values else {}
+    return gather_batch(logits, Batch(None, y, **optional))
+
+
+def _take_share(fabric: Any, data: Source, at_least: int) -> Iterator[Batch]:
+    """Yield the batches that this rank evaluates; without samples, one batch that does not count."""
+    if isinstance(data, FromLoader):
+        yield from data.batches(fabric.device)
+        return
+    numbers = torch.arange(len(data))
+    share = numbers.tensor_split(fabric.world_size)[fabric.global_rank]
+    sample = data.x[0] if isinstance(data, InMemory) else data.first()
+    order = torch.split(share if len(share) else numbers[:1], count_samples_at_once(sample, at_least))
+    for batch in data.batches(order, fabric.device):
+        yield batch if len(share) else batch.without_samples()
+
+
+def drop_uncounted(logits: Tensor, batch: Batch) -> Tensor:
+    """Return the logits of the batch's samples; a batch without samples has none, although the model ran."""
+    return logits if len(batch) else logits[:0]
+
+
+class _Additive(Protocol):
+    def statistics(self, logits: Tensor, target: Tensor) -> Any: ...
+    def value(self, statistics: Any) -> Tensor: ...
+
+
+@dataclass
+class _Part:
+    """A loss with its weight in the whole, and the sum of its statistics so far."""
+
+    loss: _Additive
+    share: float
+    accepts: LossArguments
+    total: Any = 0
+
+    def add(self, logits: Tensor, y: Tensor, batch: Batch) -> None:
+        sums = call_loss(self.loss.statistics, logits, y, self.accepts, weight=batch.weight, group=batch.group)
+        self.total = self.total + (_in_double(sums) if isinstance(sums, Counts) else sums.double())
+
+
+def _in_double(counts: Counts) -> Counts:
+    return counts.with_tensors(tensor.double() for tensor in counts.tensors)
+
+
+class LossOfSums:
+    """The loss of all samples of a stream, from sums over its batches.
+
+    Args:
+        parts: What ``split_loss`` returned.
+    """
+
+    def __init__(self, parts: Iterable[_Part]) -> None:
+        self.parts = list(parts)
+
+    def add(self, logits: Tensor, batch: Batch) -> None:
+        """Add the samples of a batch."""
+        logits, y = match_shapes(logits, batch.y)
+        for part in self.parts:
+            part.add(logits, y, batch)
+
+    def value(self) -> float:
+        """Return the loss of all samples."""
+        return sum(part.share * float(part.loss.value(part.total)) for part in self.parts)
+
+
+class MonitorOfCounts:
+    """The monitored value of all samples of a stream, from their counts."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+        self.counts: Counts | None = None
+        self.shares: list[Tensor] = []
+        self.exclusive = False
+
+    def add(self, logits: Tensor, batch: Batch) -> None:
+        """Add the samples of a batch."""
+        counts, self.exclusive = self.monitor.count(*match_shapes(logits, batch.y), batch.weight)
+        counts = _in_double(counts)
+        self.counts = counts if self.counts is None else self.monitor.averaging.join((self.counts, counts))
+        shares = self.monitor.averaging.weigh(counts, batch.weight)
+        self.shares += [] if shares is None else [shares]
+
+    def measure(self) -> Measured:
+        """Measure the metric and the requirements."""
+        assert self.counts is not None
+        shares = torch.cat(self.shares) if self.shares else None
+        return self.monitor.measure_counts(self.counts, exclusive=self.exclusive, shares=shares)
+
+
+def validate_stream(
+    monitors: Sequence[Monitor],
+    objective: Objective,
+    parts: Iterable[_Part],
+    outputs: Iterable[tuple[Tensor, Batch]],
+    check_labels: Callable[[Tensor, Tensor, bool], None] | None,
+) -> Validation:
+    """Validate batch by batch: the logits of one batch are in memory at a time.
+
+    Args:
+        monitors: The monitors, which need no scores; the one that decides is the first.
+        objective: The objective, without requirements.
+        parts: The parts of its loss.
+        outputs: The logits of each batch.
+        check_labels: Called with logits of a few samples, labels, and whether these are a part of all; None if the
+            labels are known to be right.
+
+    Returns:
+        What ``validate`` returns for all logits together.
+    """
+    losses = LossOfSums(parts)
+    counted = [None if monitor.is_loss else MonitorOfCounts(monitor) for monitor in monitors]
+    labels: list[Tensor] = []
+    objective.loss.eval()
+    try:
+        with torch.no_grad(), objective.annealed_to_end():
+            for logits, batch in outputs:
+                if check_labels is not None:
+                    first = logits[:1].cpu()
+                    labels.append(batch.y.cpu())
+                    check_labels(first, labels[-1], True)
+                losses.add(logits, batch)
+                for decisions in filter(None, counted):
+                    decisions.add(logits, batch)
+            if check_labels is not None:
+                check_labels(first, torch.cat(labels), False)
+            loss = losses.value()
+    finally:
+        objective.loss.train()
+    measured, *others = (Measured(loss, math.nan) if each is None else each.measure() for each in counted)
+    observed = -measured.value if monitors[0].minimize else measured.value
+    return Validation(loss, measured, observed, others=tuple(others))
+
+
+def split_loss(loss: nn.Module, share: float = 1.0) -> list[_Part] | None:
+    """Return the parts of a loss that are functions of sums over samples; None if the loss has any other part."""
+    if type(loss) in (nn.BCEWithLogitsLoss, nn.CrossEntropyLoss):
+        return [_Part(_TorchMean(loss), share, accepted_arguments(loss))] if loss.reduction == "mean" else None
+    try:
+        if isinstance(loss, AdditiveLoss):
+            check_parts(loss, "validation", ("statistics", "value"))
+            return [_Part(loss, share, accepted_arguments(loss))]
+        if isinstance(loss, Mix):
+            check_parts(loss, "validation", ("__init__",))
+            pairs = zip(loss.losses, loss.weights, strict=True)
+            members = [split_loss(member, share * weight) for member, weight in pairs]
+            return None if None in members else [part for parts in members for part in parts or ()]
+    except InvalidTypeError:  # a subclass with a forward of its own
+        return None
+    return None
+
+
+class _TorchMean:
+    """A mean of torch as a sum of losses and a sum of weights."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        self.mean, self.summed = loss, copy.copy(loss)
+        self.summed.reduction = "sum"  # type: ignore[assignment]
+
+    def statistics(self, logits: Tensor, target: Tensor) -> Tensor:
+        size: Tensor | float
+        if isinstance(self.mean, nn.BCEWithLogitsLoss):
+            size = logits.numel()
+        elif target.is_floating_point():
+            size = logits.numel() / logits.shape[1]
+        else:
+            kept = target[target != self.mean.ignore_index]
+            weight: Any = self.mean.weight
+            size = kept.numel() if weight is None else weight[kept].sum()
+        total: Tensor = self.summed(logits, target)
+        return torch.stack([total.double(), torch.as_tensor(size, device=total.device).double()])
+
+    def value(self, statistics: Tensor) -> Tensor:
+        return statistics[0] / statistics[1]
