@@ -11,6 +11,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def time_of_checkpoint(folder: RunFolder) -> float:
     for step in range(CHECKPOINTS):
         began = time.perf_counter()
         capture()
-        folder.save(10**6 + step, state)
+        folder.save(replace(state, loop=replace(state.loop, step=10**6 + step)))
         times.append(time.perf_counter() - began)
     return min(times)
 
