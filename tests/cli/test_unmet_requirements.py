@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
 from metricfit.cli.app import app
+from metricfit.decide.decision import GUARANTEED
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 
 SMALL = ["--models", "linear", "--folds", "2", "--quiet"]
@@ -73,6 +74,14 @@ def test_a_confidence_is_printed_with_the_requirement(data, tmp_path):
     words = "certified on cross-validated scores (approximate) at 90 % confidence"
     assert f"Requirement recall >= 0.3: {words} (" in found.stdout
     assert words in (tmp_path / "m" / "report.html").read_text(encoding="utf-8")
+
+
+def test_calibration_keeps_rows_apart(data, tmp_path):
+    asked = ("--subject-to", "recall >= 0.3", "--confidence", "0.9", "--calibration", "0.4")
+    found = call("fit", data[0], "--target", "y", "--out", tmp_path / "m", "--metric", "precision", *SMALL, *asked)
+    assert found.exit_code == 0, found.output
+    model = MetricClassifier.load(tmp_path / "m" / "model")
+    assert (model.calibration, model.certificate_) == (0.4, GUARANTEED)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def fit(
     metric: options.MetricName = "f1",
     subject_to: options.Requirements = None,
     confidence: options.Confidence = None,
+    calibration: options.Calibration = None,
     refer: Annotated[
         float | None,
         typer.Option("--refer", min=0, max=1, help="Largest share of rows to refer to a person, such as 0.05."),
@@ -139,6 +140,7 @@ def fit(
             time_budget=time_budget,
             insight=insight,
             onnx=onnx,
+            calibration=calibration,
             jobs=jobs,
             backend=backend,
             seed=seed,

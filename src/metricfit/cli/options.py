@@ -50,6 +50,14 @@ Confidence = Annotated[
         "met on held-out rows only.",
     ),
 ]
+Calibration = Annotated[
+    float | None,
+    typer.Option(
+        "--calibration",
+        help="The share of the rows, such as 0.3, to keep apart from training and choose the decision on. The tests of "
+        "--confidence are exact there. By default the decision is chosen on cross-validated scores.",
+    ),
+]
 Positive = Annotated[
     str | None,
     typer.Option(

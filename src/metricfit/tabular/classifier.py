@@ -20,12 +20,14 @@ from metricfit.decide.held_out import HeldOut
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.tabular import inputs, storage
+from metricfit.tabular.calibration_rows import keep_apart
 from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.export_layer import ModelExport
 from metricfit.tabular.families.family import Features, FittedModel
 from metricfit.tabular.held_out_scores import check_training_share
 from metricfit.tabular.insight.insight_methods import ModelInsight
+from metricfit.tabular.parameters import check_parameters
 from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.scored_rows import ScoredRows
 from metricfit.tabular.training_rows import prepare_rows
@@ -54,6 +56,9 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             for that, ``fit`` raises an InfeasibleError before anything is trained. The tests are exact for scores of
             a model that was not fitted on the rows; for out-of-fold scores the documentation has measurements. None
             meets them on the out-of-fold rows alone, and then about half of all models miss the bound on new rows.
+        calibration: The share of the rows, such as 0.3, that is kept apart from training to choose the decision on; of
+            rows in groups, the share of the groups. The tests of ``confidence`` are then exact, and ``certificate_`` is
+            "guaranteed". None chooses on the out-of-fold scores of all rows.
         models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees". Otherwise a
             list of these names, "auto", "boosting_metric", "network", ``tabular.Network(...)``, scikit-learn
             classifiers, or (name, model) pairs. A Pipeline gets the table as it was passed; other classifiers get
@@ -124,6 +129,7 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
         *,
         subject_to: Requirements | None = None,
         confidence: float | None = None,
+        calibration: float | None = None,
         models: Any = "auto",
         decision: Literal["auto", "plugin", "empirical"] = "auto",
         members: int | None = None,
@@ -140,6 +146,7 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
         self.metric = metric
         self.subject_to = subject_to
         self.confidence = confidence
+        self.calibration = calibration
         self.models = models
         self.decision = decision
         self.members = members
@@ -170,14 +177,17 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             ValueError: If a parameter, the table or the labels cannot be used.
         """
         with unchanged_if_it_fails(self):
-            prepared = prepare_rows(self, X, y, sample_weight, groups)
+            check_parameters(self)
+            training, apart = keep_apart(self, X, y, sample_weight, groups)
+            prepared = prepare_rows(self, training.X, training.y, training.weight, training.groups, apart=apart)
             fitted = fit_ensemble(self, prepared)
             self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, fitted.models, fitted.held_out
             self.history_, self._seed = fitted.history, prepared.seed
-            self._places, self._fold_models = fitted.places, fitted.fold_models
+            self._places, self._fold_models, refit = fitted.places, fitted.fold_models, fitted.refit
+            if apart is not None:
+                (self.held_out_, self._places), refit = apart.held_out(self), None
             unshifted = torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64)
-            resamples = RESAMPLES if fitted.refit is not None else None
-            self._decide(self.held_out_, unshifted, fitted.refit, resamples)
+            self._decide(self.held_out_, unshifted, refit, None if refit is None else RESAMPLES)
         return self
 
     def save(
@@ -228,7 +238,11 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
         return model
 
     def _check_can_certify(self) -> None:
-        check_training_share(self._training_share)
+        if self.calibration is None:
+            check_training_share(self._training_share)
+
+    def _decides_out_of_fold(self) -> bool:
+        return self.calibration is None
 
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
         if isinstance(X, ScoredRows):
@@ -238,11 +252,15 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
         return torch.cat([self.ensemble_.logits(Features(self.encoder_.transform(part), part)) for part in parts])
 
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
+        if self.calibration is not None:
+            return self.held_out_, self._calibrated_logits(X)
         features = self._features(X)
         folds = np.random.default_rng(self._seed).integers(self.ensemble_.folds, size=len(features))
         return self.held_out_.with_copies_as_groups(), self.ensemble_.logits_of_folds(features, folds)
 
     def _fold_scorers(self) -> Sequence[Ensemble]:
+        if self.calibration is not None:
+            return [self.ensemble_]
         return self.ensemble_.of_folds(int(self._places.folds.max()) + 1, self._fold_models)
 
     def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Ensemble]) -> torch.Tensor:

@@ -84,7 +84,9 @@ def _data_lines(model: Any, data: str | None, target: str | None) -> list[str]:
     held_out, places = model.held_out_, getattr(model, "_places", None)
     rows = len(held_out.y) if places is None else len(np.unique(places.rows))
     total = "" if places is None or places.total == rows else f" of {places.total:,}"
-    lines.append(f"- Rows that were held out of some model's training, and judged: {rows:,}{total}")
+    apart = getattr(model, "calibration", None) is not None
+    judged = "were kept apart from training" if apart else "were held out of some model's training"
+    lines.append(f"- Rows that {judged}, and judged: {rows:,}{total}")
     lines.append(f"- {_columns(model)}")
     groups = len(held_out.y) if held_out.groups is None else len(np.unique(held_out.groups))
     if groups < rows:

@@ -25,6 +25,7 @@ from metricfit.metrics.class_order import check_has_order, declared_order
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
+from metricfit.tabular.calibration_rows import CalibrationRows
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import AnyFeatures, Features, Floats, Integers, TrainingRows
 from metricfit.tabular.large.batch_encoding import encode_large_table
@@ -66,6 +67,7 @@ def prepare_rows(
     sample_weight: Any,
     groups: Any,
     encoded: tuple[TableEncoder, NDArray[np.float32]] | None = None,
+    apart: CalibrationRows | None = None,
 ) -> PreparedRows:
     """Check what was passed to ``fit``, and set the model's classes and encoder.
 
@@ -76,6 +78,7 @@ def prepare_rows(
         sample_weight: One weight per row, or None.
         groups: One group per row, or None.
         encoded: An encoder that was fitted to all these rows, and the rows as numbers; None to fit one.
+        apart: Rows that are kept apart to choose the decision on, or None.
 
     Returns:
         The rows as numbers, with weights, groups and the seed.
@@ -97,8 +100,11 @@ def prepare_rows(
         group, row_numbers = None if group is None else group[weighted], row_numbers[weighted]
     features: AnyFeatures
     model.classes_ = classes_of(labels)
-    model.pos_label_ = choose_positive_class(labels, model.pos_label)
+    every_label = labels if apart is None else np.concatenate([labels, apart.y])
+    model.pos_label_ = choose_positive_class(every_label, model.pos_label)
     declared = declared_order(y)
+    if apart is not None:
+        apart.check_classes(model)
     model._order = order_of(model.classes_, model.pos_label_, declared)
     requirements = model_requirements(model, has_labels=False)
     check_has_order(model.classes_.tolist(), declared, [metric, *(each.metric for each in requirements)])
@@ -107,8 +113,12 @@ def prepare_rows(
     check_costs(metric, columns, len(model.classes_), requirements)
     numbers = model._numbers_of(labels)
     if model.confidence is not None:  # too few rows are reported before anything is trained
-        weights = None if weight is None else torch.from_numpy(weight)
-        checked_guarantee(requirements, numbers, model.confidence, weight=weights, groups=group)
+        certified = (numbers, weight, group)
+        if apart is not None:
+            certified = (model._numbers_of(np.asarray(apart.y)), apart.weight, apart.groups)
+        target, counted, of_group = certified
+        weights = None if counted is None else torch.from_numpy(counted)
+        checked_guarantee(requirements, target, model.confidence, weight=weights, groups=of_group)
     if encoded is None and is_large(table):
         model.encoder_, features = encode_large_table(
             source_of(table), None if isinstance(table, ParquetTable) else table
