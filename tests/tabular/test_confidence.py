@@ -8,6 +8,7 @@ import torch
 from scipy.stats import binomtest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
@@ -115,14 +116,24 @@ def test_what_cannot_be_guaranteed_is_refused_before_training(settings, message,
         MetricClassifier(**({"confidence": 0.95} | settings), **SETTINGS).fit(*table())
 
 
-def test_weights_and_groups_are_refused_before_training(monkeypatch):
+def test_groups_are_certified_by_one_row_of_each():
+    X, y = table(1200)
+    groups = np.arange(len(y)) // 2
+    model = MetricClassifier(subject_to="recall >= 0.7", confidence=0.9, **SETTINGS).fit(X, y, groups=groups)
+    assert model.certificate_ == APPROXIMATE
+    apart = MetricClassifier(subject_to="recall >= 0.7", confidence=0.9, calibration=0.4, **SETTINGS)
+    assert apart.fit(X, y, groups=groups).certificate_ == GUARANTEED
+    repeated = RepeatedStratifiedKFold(n_splits=4, n_repeats=2, random_state=0)
+    tuned = TunedDecisionClassifier(LogisticRegression(), subject_to="recall >= 0.7", confidence=0.9, cv=repeated)
+    assert tuned.fit(X, y).certificate_ == APPROXIMATE  # of the two scores of a row, one counts
+
+
+def test_weights_are_refused_before_training(monkeypatch):
     monkeypatch.setattr("metricfit.tabular.classifier.fit_ensemble", lambda *_: pytest.fail("it was trained"))
     X, y = table()
     model = MetricClassifier(subject_to="recall >= 0.8", confidence=0.9, **SETTINGS)
     with pytest.raises(InvalidValueError, match="weights void"):
         model.fit(X, y, sample_weight=np.linspace(1, 2, len(y)))
-    with pytest.raises(InvalidValueError, match="one row per group"):
-        model.fit(X, y, groups=np.arange(len(y)) // 2)
 
 
 def test_a_precision_that_the_model_cannot_promise_is_a_warning():

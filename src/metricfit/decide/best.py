@@ -64,7 +64,8 @@ def best_decision(
             with the smallest violation is chosen, and ``not_reachable`` of the decision says what is reachable.
         average: The average over several classes or labels; for labels also "samples", the mean over rows.
         weight: One weight per row.
-        groups: One group per row, for rows that are not independent; the bootstrap draws whole groups.
+        groups: One group per row, for rows that are not independent; the bootstrap draws whole groups. A confidence is
+            then about a row drawn at random from a new group: requirements are tested on one row of each group.
         calibrate: Whether to calibrate the logits for the plug-in rule. False if they are calibrated already.
         confidence: The probability, such as 0.95, with which all requirements must hold on new rows, if the rows are
             independent draws and were not used to fit the model. By default the requirements are met on these rows
@@ -83,7 +84,7 @@ def best_decision(
     Raises:
         InvalidValueError: The arrays do not fit each other, all rows are of one of two classes, there is no such rule
             or average, a requirement is on a class that there is not, or a confidence is given together with weights,
-            groups, a prevalence or a requirement without exact bounds.
+            a prevalence or a requirement without exact bounds.
         InfeasibleError: There are too few rows for the confidence; the message says how many are needed.
         InvalidTypeError: An argument has the wrong type.
 
@@ -133,7 +134,7 @@ def best_decision(
     if confidence is None:
         reachable = what_is_reachable(requirements, raw.requirements, raw.threshold)
     else:
-        guarantee = Guarantee(confidence, seed)
+        guarantee = Guarantee(confidence, seed, groups=held_out.groups)
         scores = z.squeeze(1)
         reachable = what_can_be_promised(scores, y, chosen, requirements, guarantee, decision.threshold, raw.threshold)
     return replace(raw, not_reachable=reachable)

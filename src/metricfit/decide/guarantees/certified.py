@@ -35,8 +35,8 @@ what is measured in docs/guarantees.md, not a proof.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,6 +55,7 @@ from metricfit.decide.guarantees.bounds import (
     rate_of,
 )
 from metricfit.decide.guarantees.chosen_path import choose_path
+from metricfit.decide.guarantees.independent_rows import draw_learning_rows, draw_one_per_group
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
@@ -76,11 +77,17 @@ class Guarantee:
         confidence: The probability that all requirements hold together.
         seed: The seed that draws the rows on which a path is chosen.
         out_of_fold: Whether the scores are out of fold, so that new rows are scored by other models than these rows.
+        groups: The group of each row; requirements are then tested on one row of each (``independent_rows``).
     """
 
     confidence: float
     seed: int = 0
     out_of_fold: bool = False
+    groups: NDArray[Any] | None = field(default=None, compare=False)
+
+    def take(self, rows: Tensor) -> Guarantee:
+        """Return what is asked for of some of the rows."""
+        return self if self.groups is None else replace(self, groups=self.groups[rows.numpy()])
 
 
 class Certified(NamedTuple):
@@ -172,6 +179,9 @@ def certify_thresholds(
         (52, 1.0)
     """
     level, share = level_of(requirements, guarantee.confidence)
+    if guarantee.groups is not None:
+        counted = torch.ones(len(y), dtype=torch.float64) if times is None else times.double()
+        times = counted * draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)
     if guarantee.out_of_fold:
         certified = _certify_at(level / 2, share, logits, y, metric, requirements, guarantee, times)
         if certified.feasible:
@@ -212,9 +222,7 @@ def _along_a_chosen_path(
 ) -> Certified:
     """Choose a path on some of the rows, and test the requirements along it on the others."""
     counted = torch.ones(len(y), dtype=torch.float64) if times is None else times.double()
-    drawn = np.random.default_rng((guarantee.seed, LEARNING)).permutation(len(y))[: round(LEARNING_SHARE * len(y))]
-    learning = torch.zeros(len(y), dtype=torch.bool)
-    learning[torch.from_numpy(drawn)] = True
+    learning = draw_learning_rows(guarantee.groups, len(y), LEARNING_SHARE, (guarantee.seed, LEARNING))
     tested = sum_by_threshold(logits, y.double(), counted * ~learning).counts
     p = np.stack([p_values(requirement, tested) for requirement in requirements])
     on_path = np.zeros(p.shape[1], dtype=bool)

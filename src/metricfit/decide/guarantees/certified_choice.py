@@ -53,6 +53,7 @@ def choose_certified(
     if weight is not None and not bool(weight.all()):  # rows of weight 0 are no thresholds
         there = weight > 0
         logits, y, weight, times = logits[there], y[there], weight[there], None if times is None else times[there]
+        guarantee = guarantee.take(there)
     observed = sweep(logits, y, weight)
     certified = certify_thresholds(logits, y, metric, requirements, guarantee, times)
     judged_by = observed if check_rule(rule) == "empirical" else expected_sweep(logits, weight)

@@ -39,6 +39,7 @@ from metricfit.decide.guarantees.bounds import (
     rows_needed,
 )
 from metricfit.decide.guarantees.certified import LEARNING, Guarantee
+from metricfit.decide.guarantees.independent_rows import draw_learning_rows, draw_one_per_group
 from metricfit.decide.offset_search import offset_problem, search_offsets
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
@@ -166,10 +167,10 @@ def certify_offsets(
     Returns:
         The offsets of the path, and which of them are certified.
     """
-    drawn = np.random.default_rng((guarantee.seed, LEARNING)).permutation(len(y))
-    learning, testing = (torch.from_numpy(part) for part in np.split(drawn, [round(LEARNING_SHARE * len(y))]))
-    level = 1 - guarantee.confidence
-    offsets = _choose_path(logits[learning], y[learning], metric, average, requirements, len(testing), level)
+    learning = draw_learning_rows(guarantee.groups, len(y), LEARNING_SHARE, (guarantee.seed, LEARNING))
+    testing = ~learning & draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)
+    level, rows = 1 - guarantee.confidence, int(testing.sum())
+    offsets = _choose_path(logits[learning], y[learning], metric, average, requirements, rows, level)
     tested = _counts_at(offsets, logits[testing], y[testing])
     p = np.stack([p_values(each, counts_of_class(each, tested)) for each in requirements])
     if guarantee.out_of_fold:

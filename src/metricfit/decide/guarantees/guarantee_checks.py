@@ -11,9 +11,10 @@ from torch import Tensor
 from metricfit.decide.guarantees.bounds import check_confidence
 from metricfit.decide.guarantees.certified import Guarantee, check_guarantee
 from metricfit.decide.guarantees.certified_offsets import check_class_guarantee
-from metricfit.decide.guarantees.independent_rows import check_exact
+from metricfit.decide.guarantees.independent_rows import check_exact, draw_one_per_group
 from metricfit.decide.labels.label_requirements import LabelRequirements
 from metricfit.errors import InvalidValueError
+from metricfit.metrics.feasibility import InfeasibleError
 from metricfit.metrics.requirements import Requirement
 
 
@@ -52,14 +53,23 @@ def checked_guarantee(
         >>> checked_guarantee([parse_requirement("fpr <= 0.1")], torch.zeros(50), 0.95).confidence
         0.95
     """
-    guarantee = Guarantee(check_confidence(confidence), seed, out_of_fold)
-    check_exact(requirements, y, weight, groups)
+    guarantee = Guarantee(check_confidence(confidence), seed, out_of_fold, groups)
+    check_exact(requirements, y, weight)
     if not requirements:
         raise InvalidValueError("confidence= is about requirements: give subject_to=, or leave confidence out")
+    try:
+        _check_enough_rows(requirements, y, guarantee)
+    except InfeasibleError as error:
+        raise InfeasibleError(f"{error}{'' if groups is None else '. Of each group, one row counts'}") from None
+    return guarantee
+
+
+def _check_enough_rows(requirements: Sequence[Requirement], y: Tensor, guarantee: Guarantee) -> None:
     if y.dim() == 2:
         LabelRequirements(requirements, y.shape[1], guarantee).check_rows(y)
-    elif int(y.max()) > 1:
-        check_class_guarantee(requirements, y, guarantee.confidence)
+        return
+    counted = y[draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)]
+    if int(y.max()) > 1:
+        check_class_guarantee(requirements, counted, guarantee.confidence)
     else:
-        check_guarantee(requirements, y, guarantee.confidence)
-    return guarantee
+        check_guarantee(requirements, counted, guarantee.confidence)

@@ -16,6 +16,7 @@ from torch import Tensor
 from metricfit.core.types import LabelAverage
 from metricfit.decide.guarantees.bounds import format_percent
 from metricfit.decide.guarantees.certified import Guarantee, certify_thresholds, check_guarantee, what_can_be_promised
+from metricfit.decide.guarantees.independent_rows import draw_one_per_group
 from metricfit.decide.labels.label_search import choose_label_thresholds, improve_by_label
 from metricfit.decide.labels.label_thresholds import metric_of_label
 from metricfit.decide.rules import Rule, allowed_on_both, check_rule, middle_of
@@ -79,7 +80,9 @@ class LabelRequirements:
             return
         for label, requirements in self.by_label.items():
             try:
-                check_guarantee(list(requirements.values()), y[:, label], guarantee.confidence)
+                several, target = list(requirements.values()), y[:, label]
+                counted = draw_one_per_group(guarantee.groups, target, several, guarantee.seed)
+                check_guarantee(several, target[counted], guarantee.confidence)
             except InfeasibleError as error:
                 all_of_them, each = format_percent(self.guarantee.confidence), format_percent(guarantee.confidence)
                 shared = f" ({all_of_them} for all {len(self.by_label)} labels is {each} for each)"
@@ -143,6 +146,8 @@ def choose_required_thresholds(
     if weight is not None and not bool(weight.all()):  # rows of weight 0 are no thresholds
         there = weight > 0
         z, y, weight, times = z[there], y[there], weight[there], None if times is None else times[there]
+        guarantee = None if required.guarantee is None else required.guarantee.take(there)
+        required = replace(required, guarantee=guarantee)
     thresholds = choose_label_thresholds(z, y, weight, metric, average, rule=kind).clone()
     allowed: dict[int, Tensor] = {}
     feasible: dict[int, bool] = {}

@@ -111,7 +111,9 @@ class Judge:
             self.metric,
             subject_to=self.requirements,
             average=self.average,
-            guarantee=None if self.confidence is None else Guarantee(self.confidence, out_of_fold=True),
+            guarantee=None
+            if self.confidence is None
+            else Guarantee(self.confidence, out_of_fold=True, groups=held_out.groups),
         )
         raw = [torch.from_numpy(each.test) for each in trained]
         logits, seconds = mixture(raw), sum(each.seconds for each in trained)
