@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 from metricfit import AugmentedLagrangian, Counts, best_threshold, metrics
 from metricfit.constraints import RequirementConstraint
-from metricfit.constraints.augmented_lagrangian import UpdateOn
+from metricfit.constraints.lagrangian import UpdateOn
 from metricfit.curves import InfeasibleError
 from metricfit.decide import best_group_thresholds
 from metricfit.losses import WeightedBCELoss

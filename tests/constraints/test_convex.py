@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from scipy.optimize import minimize
 from torch.nn.functional import softplus
 
 from metricfit import AugmentedLagrangian
+from metricfit.constraints import FunctionConstraint
 from metricfit.losses import WeightedBCELoss
 
 
@@ -85,3 +87,51 @@ def test_training_reaches_the_solution_and_its_multipliers(constraints, active):
     for g, multiplier, is_active in zip(constraints, multipliers, active, strict=True):
         assert abs(g(X @ weights, Y).item()) < 1e-4 if is_active else g(X @ weights, Y).item() < 0
         assert multiplier > 0.05 if is_active else multiplier == 0.0
+
+
+class _Distance(torch.nn.Module):
+    def forward(self, variables, target):
+        return ((variables - target) ** 2).sum()
+
+
+TARGET = torch.tensor([0.9, -0.4, 0.7, 0.1, 0.5], dtype=torch.float64)
+UPPER = torch.tensor([0.5, 0.6, 0.3, 0.4, 0.2], dtype=torch.float64)
+
+
+def test_five_variables_under_five_bounds_and_an_equality_have_the_solution_of_another_solver():
+    """Cooper's problems: the variables are the outputs, each has a bound, and their sum is 1."""
+    variables = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+    bounds = FunctionConstraint(lambda x, target: x - UPPER, size=5)
+    total = FunctionConstraint(lambda x, target: x.sum() - 1, equality=True)
+    loss = AugmentedLagrangian(_Distance(), [bounds, total], mu=1.0)
+    optimizer = torch.optim.SGD([variables], lr=0.1)
+    for _ in range(600):
+        optimizer.zero_grad()
+        loss(variables, TARGET).backward()
+        optimizer.step()
+        loss.update()
+    rest = {"type": "eq", "fun": lambda x: x.sum() - 1}
+    solved = minimize(
+        lambda x: ((x - TARGET.numpy()) ** 2).sum(), [0.2] * 5, bounds=[(None, u) for u in UPPER], constraints=rest
+    )
+    assert variables.tolist() == pytest.approx(solved.x.tolist(), abs=1e-4)
+    assert bool((bounds.multiplier >= 0).all())
+    assert total.multiplier.item() < 0  # the sum would be smaller without it
+
+
+def two_values(logits, target):
+    return torch.stack([logits.mean(), logits.abs().mean() - 1])
+
+
+def test_a_batch_with_as_many_rows_as_values_is_taken_once_the_size_is_known():
+    loss = AugmentedLagrangian(WeightedBCELoss(), two_values)
+    loss(torch.ones(5), torch.ones(5))
+    loss(torch.ones(2), torch.ones(2))  # the short last batch of an epoch
+    with pytest.raises(ValueError, match=r"one number per sample.*FunctionConstraint\(two_values, size=2\)"):
+        AugmentedLagrangian(WeightedBCELoss(), two_values)(torch.ones(2), torch.ones(2))
+    sized = FunctionConstraint(two_values, size=2)
+    AugmentedLagrangian(WeightedBCELoss(), sized)(torch.ones(2), torch.ones(2))
+    with pytest.raises(ValueError, match="returns 2 values, and size is 3"):
+        FunctionConstraint(two_values, size=3)(torch.ones(5), torch.ones(5), torch.tensor(1.0))
+    with pytest.raises(ValueError, match="size is the number of values"):
+        FunctionConstraint(two_values, size=0)

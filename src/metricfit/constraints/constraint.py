@@ -1,24 +1,114 @@
-"""Constraint: the base classes of the constraints of an augmented Lagrangian."""
+"""The base classes of the constraints of an augmented Lagrangian, their terms, and functions as constraints."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from metricfit.constraints.terms import next_multiplier
 from metricfit.core.buffers import LateBuffers
-from metricfit.core.distributed import number_of_ranks
+from metricfit.core.distributed import gather_over_ranks, number_of_ranks
+from metricfit.core.numerics import ratio
 from metricfit.core.validation import is_false
-from metricfit.errors import InvalidStateError
+from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, quote
 
 
-class Constraint(LateBuffers, ABC):
+def augmented_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
+    r"""Compute what a constraint :math:`g \le 0` adds to the objective (Rockafellar 1973).
+
+    .. math:: \frac{\max(0, \lambda + \mu g)^2 - \lambda^2}{2 \mu}
+
+    Its derivative with respect to g is max(0, lambda + mu g), the next multiplier. A constraint that holds by more than
+    lambda / mu therefore has no gradient.
+
+    Args:
+        violation: The violation g.
+        multiplier: The multiplier lambda.
+        penalty: The penalty factor mu.
+
+    Returns:
+        The term, of the shape of the violation.
+
+    Example:
+        >>> augmented_term(torch.tensor([0.5, -2.0]), torch.tensor([1.0, 1.0]), torch.tensor(2.0))
+        tensor([ 0.7500, -0.2500])
+    """
+    return (next_multiplier(violation, multiplier, penalty) ** 2 - multiplier**2) / (2 * penalty)
+
+
+def next_multiplier(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
+    r"""Compute the multiplier after an update: :math:`\max(0, \lambda + \mu g)` (Rockafellar 1973).
+
+    Args:
+        violation: The violation g.
+        multiplier: The multiplier lambda.
+        penalty: The penalty factor mu.
+
+    Returns:
+        The new multiplier, of the shape of the violation.
+
+    Example:
+        >>> next_multiplier(torch.tensor([0.5, -2.0]), torch.tensor([1.0, 1.0]), torch.tensor(2.0))
+        tensor([2., 0.])
+    """
+    return (multiplier + penalty * violation).relu()
+
+
+def equality_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
+    r"""Compute the term of a constraint :math:`q = 0`.
+
+    .. math:: \frac{\mu}{2} q^2 + \lambda q
+
+    Its derivative with respect to q is :math:`\lambda + \mu q`, the next multiplier. Sangalli et al. 2021, Eq. 7, use
+    it for sums of hinges, which are at least 0; for a q of any sign the multiplier may be negative.
+
+    Args:
+        violation: The violation q.
+        multiplier: The multiplier lambda.
+        penalty: The penalty factor mu.
+
+    Returns:
+        The term, of the shape of the violation.
+
+    Example:
+        >>> equality_term(torch.tensor(2.0), torch.tensor(1.0), torch.tensor(0.5))
+        tensor(3.)
+    """
+    return violation * (0.5 * penalty * violation + multiplier)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows that a constraint is evaluated on.
+
+    Attributes:
+        logits: The outputs of the model.
+        target: The labels.
+        weight: One weight per row.
+        index: The positions of the rows in the training set.
+        group: The group numbers of the rows.
+
+    Example:
+        >>> Rows(torch.tensor([2.0]), torch.tensor([1])).weight is None
+        True
+    """
+
+    logits: Tensor
+    target: Tensor
+    weight: Tensor | None = None
+    index: Tensor | None = None
+    group: Tensor | None = None
+
+
+class Constraint(LateBuffers):
     """Base class of constraints: a term of the loss, with multipliers that ``update`` moves.
 
     Forward passes in training mode record violations, and ``update`` uses what was recorded since the last update.
-    Multipliers and records are buffers, so ``.to()``, ``state_dict`` and ``deepcopy`` include them.
+    Multipliers and records are buffers, so ``.to()``, ``state_dict`` and ``deepcopy`` include them. A subclass defines
+    ``term`` and ``update``.
 
     Args:
         sync: In a distributed run, use the samples of all ranks, so that the multipliers are the same on every rank.
@@ -35,7 +125,6 @@ class Constraint(LateBuffers, ABC):
         super().__init__()
         self.sync = sync
 
-    @abstractmethod
     def forward(
         self,
         logits: Tensor,
@@ -59,14 +148,27 @@ class Constraint(LateBuffers, ABC):
         Returns:
             What the constraint adds to the objective, a scalar.
         """
+        return self.term(Rows(logits, target, weight, index, group), penalty)
 
-    @abstractmethod
+    def term(self, rows: Rows, penalty: Tensor) -> Tensor:
+        """Compute what the constraint adds to the objective for these rows, and record the violation.
+
+        Args:
+            rows: The rows.
+            penalty: The penalty factor mu.
+
+        Returns:
+            What the constraint adds to the objective, a scalar.
+        """
+        raise NotImplementedError
+
     def update(self, penalty: Tensor) -> None:
         """Update the multipliers from the violations since the last update, and clear these.
 
         Args:
             penalty: The penalty factor mu.
         """
+        raise NotImplementedError
 
     @property
     def learns(self) -> bool:
@@ -82,8 +184,9 @@ class Constraint(LateBuffers, ABC):
 class MeasuredConstraint(Constraint):
     """Base class of constraints whose violation can be measured on any rows, such as a requirement on a metric.
 
-    Such a constraint can move its multipliers on held-out rows, and an optimiser can move them. A RankingConstraint is
-    none, because its multipliers belong to training samples.
+    Such a constraint can move its multipliers on held-out rows, and an optimiser can move them. A RankingConstraint
+    cannot, because its multipliers belong to training samples. A subclass names the buffers of its record in
+    ``records`` and defines ``term``, ``record_held_out`` and ``recorded``.
 
     Args:
         sync: In a distributed run, use the samples of all ranks.
@@ -94,6 +197,8 @@ class MeasuredConstraint(Constraint):
         True
     """
 
+    #: The buffers that hold what was recorded since the last update; the last one counts the records.
+    records: ClassVar[tuple[str, ...]] = ()
     #: Whether ``observe_held_out`` records violations, and forward passes do not. AugmentedLagrangian sets it.
     held_out: bool = False
 
@@ -102,7 +207,6 @@ class MeasuredConstraint(Constraint):
         """Whether the violation should be 0, rather than at most 0, so that multipliers can be negative."""
         return False
 
-    @abstractmethod
     def observe_held_out(
         self,
         logits: Tensor,
@@ -119,41 +223,59 @@ class MeasuredConstraint(Constraint):
             target: The labels.
             weight: One weight per row.
             group: The group numbers of the rows.
-            sync: Whether each rank of a distributed run passes its own share of the rows.
+            sync: Whether each rank of a distributed run passes its share of the rows.
         """
+        self.record_held_out(Rows(logits, target, weight, group=group), sync)
 
-    @abstractmethod
+    def record_held_out(self, rows: Rows, sync: bool) -> None:
+        """Record the violation on held-out rows.
+
+        Args:
+            rows: The rows.
+            sync: Whether each rank of a distributed run passes its share of the rows.
+        """
+        raise NotImplementedError
+
     def recorded(self) -> tuple[Tensor, Tensor] | None:
         """Return the violations since the last update.
 
         Returns:
             The violations, and for each whether it was measured; None before the first batch.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def clear(self) -> None:
         """Forget the violations since the last update."""
+        for name in self.records:
+            record = getattr(self, name)
+            if record is not None:
+                record.zero_()
 
-    @abstractmethod
-    def amount_recorded(self) -> Tensor | None:
-        """Return how much was recorded since the last update.
-
-        Returns:
-            A number that is 0 if there was nothing; None before the first batch.
-        """
-
-    def check_recorded(self) -> None:
-        """Refuse an update on held-out rows if there were none.
+    def take_recorded(self) -> tuple[Tensor, Tensor] | None:
+        """Return the violations since the last update, as ``recorded`` does.
 
         Raises:
-            RuntimeError: ``observe_held_out`` was not called since the last update.
+            InvalidStateError: They are those of held-out rows, and ``observe_held_out`` was not called.
         """
-        amount = self.amount_recorded()
-        if self.held_out and self.multiplier is not None and (amount is None or is_false(amount)):
+        amount = getattr(self, self.records[-1])
+        if self.held_out and self.multiplier is not None and (amount is None or is_false(amount.sum())):
             raise InvalidStateError(
                 "update_on='held_out' moves the multipliers on held-out rows, but there were none since the last "
                 "update: call observe_held_out(logits, target) before update(); fit does, with the validation set"
             )
+        return None if self.multiplier is None else self.recorded()
+
+    def sum_of_terms(self, violation: Tensor, measured: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
+        """Return what violations add to the objective, without those that were not measured.
+
+        Args:
+            violation: The violations.
+            measured: Whether each one was measured.
+            multiplier: The multipliers.
+            penalty: The penalty factor mu.
+        """
+        term = equality_term if self.is_equality else augmented_term
+        return (measured * term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
 
     def update(self, penalty: Tensor) -> None:
         """Update the multipliers from the violation since the last update.
@@ -161,16 +283,143 @@ class MeasuredConstraint(Constraint):
         Args:
             penalty: The penalty factor mu.
         """
-        self.check_recorded()
-        recorded = self.recorded()
-        if recorded is None or self.multiplier is None:
+        recorded, multiplier = self.take_recorded(), self.multiplier
+        if recorded is None or multiplier is None:
             return
-        violation, measured = recorded
-        factor = penalty.to(self.multiplier.dtype)
-        violation = violation.to(self.multiplier.dtype)
-        if self.is_equality:
-            moved = self.multiplier + factor * violation
-        else:
-            moved = next_multiplier(violation, self.multiplier, factor)
-        self.multiplier.copy_(torch.where(measured, moved, self.multiplier))
+        violation, measured = recorded[0].to(multiplier.dtype), recorded[1]
+        moved = multiplier + penalty.to(multiplier.dtype) * violation
+        multiplier.copy_(torch.where(measured, moved if self.is_equality else moved.relu(), multiplier))
         self.clear()
+
+
+class FunctionConstraint(MeasuredConstraint):
+    r"""The constraint ``g(logits, target) <= 0``, or ``= 0``; AugmentedLagrangian turns a callable into it.
+
+    .. math:: \frac{\max(0, \lambda + \mu g)^2 - \lambda^2}{2\mu}
+
+    The function returns one number or several, each with its multiplier. The update uses the mean of the values since
+    the last update. NaN, such as the mean over the positives of a batch without positives, adds nothing. The function
+    does not receive weights.
+
+    Args:
+        function: The function g. If it is a module, its state is part of the state of this constraint.
+        size: The number of values that the function returns. It is needed only if the first batch has as many rows,
+            because these could be one number per sample.
+        equality: Require g = 0 instead of g <= 0. The term is :math:`\lambda g + \mu g^2 / 2`, and multipliers may be
+            negative.
+        sync: In a distributed run, call the function on the logits and targets of all ranks together.
+
+    Raises:
+        InvalidTypeError: The function does not return a floating-point tensor (when called).
+        InvalidValueError: The function returns another number of values than ``size``, or what may be one number per
+            sample (when called).
+
+    Example:
+        >>> small_logits = FunctionConstraint(lambda logits, target: logits.abs().mean() - 2)
+        >>> small_logits(torch.tensor([3.0, -5.0]), torch.tensor([1, 0]), torch.tensor(1.0))
+        tensor(2.)
+    """
+
+    late: ClassVar[tuple[str, ...]] = ("multiplier", "total", "times")
+    records: ClassVar[tuple[str, ...]] = ("total", "times")
+    total: Tensor | None
+    times: Tensor | None
+
+    def __init__(
+        self,
+        function: Callable[[Tensor, Tensor], Tensor],
+        *,
+        size: int | None = None,
+        equality: bool = False,
+        sync: bool = True,
+    ) -> None:
+        super().__init__(sync=sync)
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+            raise InvalidValueError(f"size is the number of values of the function, at least 1; got {quote(size)}")
+        self.function, self.size, self.equality = function, size, equality
+
+    @property
+    def is_equality(self) -> bool:
+        """Whether the values should be 0."""
+        return self.equality
+
+    def term(self, rows: Rows, penalty: Tensor) -> Tensor:
+        """Compute the augmented term of the value of the function.
+
+        Args:
+            rows: The rows.
+            penalty: The penalty factor mu.
+
+        Returns:
+            What the constraint adds to the objective, a scalar.
+
+        Raises:
+            InvalidTypeError: The function does not return a floating-point tensor.
+            InvalidValueError: The function returns a wrong number of values.
+        """
+        violation, known = self._measure(rows, self.over_ranks)
+        multiplier = self.made("multiplier", violation)
+        if self.learns:
+            self._record(violation, known, counts=not self.held_out)
+        return self.sum_of_terms(violation, known, multiplier, penalty)
+
+    def _measure(self, rows: Rows, over_ranks: bool) -> tuple[Tensor, Tensor]:
+        """Call the function; return its values, and whether they are numbers."""
+        logits, target = rows.logits, rows.target
+        if over_ranks:
+            logits, target = gather_over_ranks(logits), gather_over_ranks(target)
+        violation = self.function(logits, target)
+        if not isinstance(violation, Tensor) or not violation.is_floating_point():
+            raise InvalidTypeError(
+                f"the constraint {self.name} must return a floating-point tensor, got {quote(violation)}"
+            )
+        self._check_size(violation, logits)
+        known = ~violation.detach().isnan()
+        return torch.where(known, violation, 0.0), known
+
+    def _check_size(self, violation: Tensor, logits: Tensor) -> None:
+        """Refuse another number of values than was said, and for the first batch one number per sample."""
+        values, shape = violation.numel(), tuple(violation.shape)
+        if self.size is not None and values != self.size:
+            raise InvalidValueError(f"the constraint {self.name} returns {values} values, and size is {self.size}")
+        if self.size is None and self.multiplier is None and shape[:1] == (len(logits),) and len(logits) > 1:
+            raise InvalidValueError(
+                f"the constraint {self.name} returns one number per sample, {shape}; a constraint is on the batch: "
+                f"return a mean, a maximum or a share. If these are {values} constraints, say so: "
+                f"constraints.FunctionConstraint({self.name}, size={values})"
+            )
+
+    def _record(self, violation: Tensor, known: Tensor, *, counts: bool = True) -> None:
+        total, times, seen = self.made("total", violation), self.made("times", violation), violation.detach()
+        if counts and self.recomputed_pass(seen) is None:
+            self.remember_pass(seen, seen)
+            total.add_(seen)
+            times.add_(known)
+
+    def record_held_out(self, rows: Rows, sync: bool) -> None:
+        """Record the value of the function on held-out rows.
+
+        Args:
+            rows: The rows. The function receives neither weights nor groups.
+            sync: Whether each rank of a distributed run passes its share of the rows.
+        """
+        self._record(*self._measure(rows, sync))
+
+    def recorded(self) -> tuple[Tensor, Tensor] | None:
+        """Return the mean value since the last update.
+
+        Returns:
+            The mean, and whether there was a value; None before the first batch.
+        """
+        if self.total is None or self.times is None:
+            return None
+        return ratio(self.total, self.times), self.times > 0
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def extra_repr(self) -> str:
+        """Return the name of the function."""
+        return self.name

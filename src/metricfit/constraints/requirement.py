@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from metricfit.constraints.constraint import MeasuredConstraint
-from metricfit.constraints.terms import augmented_term, equality_term
+from metricfit.constraints.constraint import MeasuredConstraint, Rows
 from metricfit.core.class_shares import TargetJudge, settle_task
 from metricfit.core.confusion import unstack
 from metricfit.core.counting import count_hard, count_soft
@@ -71,6 +70,7 @@ class RequirementConstraint(MeasuredConstraint):
     """
 
     late: ClassVar[tuple[str, ...]] = ("multiplier", "seen")
+    records: ClassVar[tuple[str, ...]] = ("seen",)
     seen: Tensor | None
     threshold: ThresholdSetting
     per_label: bool
@@ -158,7 +158,7 @@ class RequirementConstraint(MeasuredConstraint):
         multiplier = self.made("multiplier", violation)
         if self.learns and (self.seen is None or not self.held_out):
             self._record(torch.stack(self._all_ranks(count_hard(logits, target, **settings)).tensors))
-        return self._sum_terms(violation, measured, multiplier, penalty)
+        return self.sum_of_terms(violation, measured, multiplier, penalty)
 
     def _evaluate_ordinary(
         self, logits: Tensor, target: Tensor, penalty: Tensor, weight: Tensor | None
@@ -198,16 +198,12 @@ class RequirementConstraint(MeasuredConstraint):
         return evaluated[0]
 
     def _term_of(self, counts: Counts, multiplier: Tensor, penalty: Tensor) -> Tensor:
-        return self._sum_terms(*self._violations(counts), multiplier, penalty)
+        return self.sum_of_terms(*self._violations(counts), multiplier, penalty)
 
     def _violations(self, counts: Counts) -> tuple[Tensor, Tensor]:
         """Return the violations, and whether there were samples to measure each one."""
         value, measured = self._values(counts)
         return self.requirement.deviation(value), measured
-
-    def _sum_terms(self, violation: Tensor, measured: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
-        term = equality_term if self.is_equality else augmented_term
-        return (measured * term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
 
     def _record(self, hard: Tensor) -> None:
         """Add hard counts to those since the last update, if training batches move the multipliers."""
@@ -221,25 +217,16 @@ class RequirementConstraint(MeasuredConstraint):
         """Whether the metric should equal the bound."""
         return self.requirement.is_equality
 
-    def observe_held_out(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        *,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-        sync: bool = False,
-    ) -> None:
-        """Count hard decisions on held-out rows, for the next update.
+    def record_held_out(self, rows: Rows, sync: bool) -> None:
+        """Count hard decisions on held-out rows.
 
         Args:
-            logits: The outputs of the model.
-            target: The labels.
-            weight: One weight per row.
-            group: The group numbers of the rows, for a requirement per group.
-            sync: Whether each rank of a distributed run passes its own share of the rows.
+            rows: The rows.
+            sync: Whether each rank of a distributed run passes its share of the rows.
         """
-        counts = count_hard(logits, target, **self._settings(logits, target, weight, group))
+        counts = count_hard(
+            rows.logits, rows.target, **self._settings(rows.logits, rows.target, rows.weight, rows.group)
+        )
         self._exclusive = counts.exclusive
         hard = torch.stack((counts.sum_over_ranks() if sync else counts).tensors)
         self.made("seen", hard).add_(hard)
@@ -254,19 +241,6 @@ class RequirementConstraint(MeasuredConstraint):
             return None
         value, measured = self._values(unstack(self.seen, exclusive=self._exclusive), hard=True)
         return self.requirement.deviation(value), measured
-
-    def clear(self) -> None:
-        """Forget the counts since the last update."""
-        if self.seen is not None:
-            self.seen.zero_()
-
-    def amount_recorded(self) -> Tensor | None:
-        """Return how much was recorded since the last update.
-
-        Returns:
-            A number that is 0 if there was nothing; None before the first batch.
-        """
-        return None if self.seen is None else self.seen.sum()
 
     @torch.no_grad()
     def measure(

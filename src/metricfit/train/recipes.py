@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from torch import Tensor, nn
 
 from metricfit.constraints import AugmentedLagrangian, Constraint
-from metricfit.constraints.augmented_lagrangian import UpdateOn
+from metricfit.constraints.lagrangian import UpdateOn
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.losses.combine import Mix
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss

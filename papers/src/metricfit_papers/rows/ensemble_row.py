@@ -27,13 +27,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.constraints import AugmentedLagrangian, RankingConstraint, search
+from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import auroc, fpr_at_tpr
 from metricfit.stats import delong_test
 from metricfit.train import FitResult
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.rows.job import RowJob, TrialResult, positive_logits
+from metricfit_papers.rows.setting_search import search
 from metricfit_papers.rows.trial_fitting import compute_logits, fit_trials
 from metricfit_papers.specs import column_names, vocabulary
 from metricfit_papers.specs.expressions import build_object

@@ -9,8 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from metricfit.constraints.constraint import Constraint
-from metricfit.constraints.terms import equality_term
+from metricfit.constraints.constraint import Constraint, Rows, equality_term
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.distributed import gather_over_ranks
@@ -103,31 +102,18 @@ class RankingConstraint(Constraint):
         for name in ("multiplier", "pending"):
             self.register_buffer(name, None if per == "pair" else torch.zeros(*shape, size or 0))
 
-    def forward(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        penalty: Tensor,
-        *,
-        index: Tensor | None = None,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-    ) -> Tensor:
+    def term(self, rows: Rows, penalty: Tensor) -> Tensor:
         """Compute Eq. 8 without its objective, summed over the critical classes.
 
         Args:
-            logits: The outputs of the model.
-            target: The labels.
+            rows: The rows, which have no groups here.
             penalty: The penalty factor mu.
-            index: The positions of the samples in the training set.
-            weight: One weight per sample.
-            group: The group numbers of the samples.
 
         Returns:
             What the constraint adds to the objective, a scalar.
         """
-        score, positive, negative = self._sides(logits, target, weight)
-        positions = self._positions(index, len(logits), score)
+        score, positive, negative = self._sides(rows.logits, rows.target, rows.weight)
+        positions = self._positions(rows.index, len(rows.logits), score)
         if self.over_ranks:
             score, positive, negative = (gather_over_ranks(part, -1) for part in (score, positive, negative))
             positions = None if positions is None else gather_over_ranks(positions)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from metricfit.constraints import AugmentedLagrangian, RankingConstraint, search
+from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import fit
+from metricfit_papers.rows.setting_search import search
 
 MU, RHO, MARGIN = (0.2, 0.3), (2.0, 3.0, 4.0), (1.0, 1.5, 2.0)
 
