@@ -108,7 +108,12 @@ class LateBuffers(nn.Module):
         return copied
 
     def remember_pass(self, amount: Tensor, state: Tensor) -> None:
-        """Remember what a forward pass in training added, and a state that its recomputation needs."""
+        """Remember what a forward pass in training added, and a state that its recomputation needs.
+
+        Args:
+            amount: What was added, by which the pass is recognised.
+            state: What ``recomputed_pass`` returns for this pass.
+        """
         if not (torch.compiler.is_compiling() or in_backward()) and has_storage(amount):
             _passes.setdefault(self, deque(maxlen=REMEMBERED)).append((amount, state))
 
@@ -117,6 +122,12 @@ class LateBuffers(nn.Module):
 
         ``torch.utils.checkpoint(..., use_reentrant=False)`` calls everything twice. With ``use_reentrant=True`` the
         first call has no gradients and adds nothing, so that there is no such pass.
+
+        Args:
+            amount: What the pass adds.
+
+        Returns:
+            The state that was remembered, or None if this is no recomputation.
         """
         if torch.compiler.is_compiling() or not in_backward() or not has_storage(amount):
             return None
