@@ -24,7 +24,7 @@ NAMES = {
     """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint MeasuredConstraint RankingConstraint RequirementConstraint
-        Searched Tried augmented_term equality_term next_multiplier search
+        augmented_term equality_term next_multiplier
     """,
     "metricfit.curves": """
         BestOffsets BestThreshold BestThresholds InfeasibleError InfeasibleWarning PrecisionRecallCurve

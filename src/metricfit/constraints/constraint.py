@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -103,7 +104,7 @@ class Rows:
     group: Tensor | None = None
 
 
-class Constraint(LateBuffers):
+class Constraint(LateBuffers, ABC):
     """Base class of constraints: a term of the loss, with multipliers that ``update`` moves.
 
     Forward passes in training mode record violations, and ``update`` uses what was recorded since the last update.
@@ -150,6 +151,7 @@ class Constraint(LateBuffers):
         """
         return self.term(Rows(logits, target, weight, index, group), penalty)
 
+    @abstractmethod
     def term(self, rows: Rows, penalty: Tensor) -> Tensor:
         """Compute what the constraint adds to the objective for these rows, and record the violation.
 
@@ -160,15 +162,14 @@ class Constraint(LateBuffers):
         Returns:
             What the constraint adds to the objective, a scalar.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def update(self, penalty: Tensor) -> None:
         """Update the multipliers from the violations since the last update, and clear these.
 
         Args:
             penalty: The penalty factor mu.
         """
-        raise NotImplementedError
 
     @property
     def learns(self) -> bool:
@@ -227,6 +228,7 @@ class MeasuredConstraint(Constraint):
         """
         self.record_held_out(Rows(logits, target, weight, group=group), sync)
 
+    @abstractmethod
     def record_held_out(self, rows: Rows, sync: bool) -> None:
         """Record the violation on held-out rows.
 
@@ -234,15 +236,14 @@ class MeasuredConstraint(Constraint):
             rows: The rows.
             sync: Whether each rank of a distributed run passes its share of the rows.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def recorded(self) -> tuple[Tensor, Tensor] | None:
         """Return the violations since the last update.
 
         Returns:
             The violations, and for each whether it was measured; None before the first batch.
         """
-        raise NotImplementedError
 
     def clear(self) -> None:
         """Forget the violations since the last update."""
@@ -253,6 +254,9 @@ class MeasuredConstraint(Constraint):
 
     def take_recorded(self) -> tuple[Tensor, Tensor] | None:
         """Return the violations since the last update, as ``recorded`` does.
+
+        Returns:
+            The violations, and for each whether it was measured; None before the first batch.
 
         Raises:
             InvalidStateError: They are those of held-out rows, and ``observe_held_out`` was not called.
@@ -273,6 +277,9 @@ class MeasuredConstraint(Constraint):
             measured: Whether each one was measured.
             multiplier: The multipliers.
             penalty: The penalty factor mu.
+
+        Returns:
+            The sum, a scalar.
         """
         term = equality_term if self.is_equality else augmented_term
         return (measured * term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()

@@ -123,33 +123,21 @@ class RequirementConstraint(MeasuredConstraint):
         self._judge = TargetJudge()
         self._formula = CountsFormula()
 
-    def forward(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        penalty: Tensor,
-        *,
-        index: Tensor | None = None,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-    ) -> Tensor:
+    def term(self, rows: Rows, penalty: Tensor) -> Tensor:
         """Compute the augmented term of the soft violation, summed over classes and groups.
 
         Args:
-            logits: The outputs of the model.
-            target: The labels.
+            rows: The rows.
             penalty: The penalty factor mu.
-            index: The positions of the samples in the training set.
-            weight: One weight per sample.
-            group: The group numbers of the samples.
 
         Returns:
             What the constraint adds to the objective, a scalar.
         """
-        term = self._evaluate_ordinary(logits, target, penalty, weight)
+        logits, target = rows.logits, rows.target
+        term = self._evaluate_ordinary(logits, target, penalty, rows.weight)
         if term is not None:
             return term
-        settings = self._settings(logits, target, weight, group)
+        settings = self._settings(logits, target, rows.weight, rows.group)
         counts = self._all_ranks(count_soft(logits, target, step=self.step, **settings))
         self._exclusive = counts.exclusive
         if self.memory is not None:
