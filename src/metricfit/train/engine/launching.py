@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from metricfit._extras import explain_missing
-from metricfit.constraints import AugmentedLagrangian, Constraint
-from metricfit.constraints.function import FunctionConstraint
+from metricfit.constraints import AugmentedLagrangian, Constraint, FunctionConstraint
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.combine import Mix
