@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.cli import fit as fit_command
 from metricfit.cli.app import app
+from metricfit.errors import ExportError
 from metricfit.export import runtime_check
 
 
@@ -98,7 +99,7 @@ def test_fit_exports_and_checks_on_its_training_rows(saved, tmp_path):
     assert label.tolist() == loaded.predict(frame[["a", "kind"]]).tolist()
 
 
-def test_fit_keeps_a_model_that_cannot_be_exported(tmp_path, monkeypatch):
+def test_fit_refuses_before_training_what_cannot_be_exported(tmp_path, monkeypatch):
     r = np.random.default_rng(0)
     words = [" ".join(r.choice(["late", "paid", "new", "old", "call", "mail"], 5)) for _ in range(120)]
     frame = pd.DataFrame({"a": r.normal(size=120), "note": words})
@@ -107,11 +108,29 @@ def test_fit_keeps_a_model_that_cannot_be_exported(tmp_path, monkeypatch):
     options = ["--target", "y", "--models", "linear", "--folds", "2", "--no-insight", "--onnx"]
     call_fit = ["fit", str(tmp_path / "t.csv"), *options, "--out", str(tmp_path / "out")]
     ended = CliRunner().invoke(app, [*call_fit, "--json"])
+    assert ended.exit_code == 2
+    said = " ".join(ended.stderr.split())
+    assert "Nothing was trained, because the model could not be exported (--onnx): " in said
+    assert "'note'" in said
+    assert "linear" not in said
+    assert not list((tmp_path / "out").glob("*"))
+    doctor = json.loads(CliRunner().invoke(app, ["doctor", str(tmp_path / "t.csv"), "--target", "y", "--json"]).stdout)
+    (finding,) = [finding for finding in doctor["findings"] if finding["kind"] == "free_text"]
+    assert (finding["columns"], finding["severity"]) == (["note"], "note")
+    assert "ONNX" in finding["message"]
+
+
+def test_fit_keeps_a_model_whose_graph_fails(saved, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise ExportError("the graph does not compute what the model does")
+
+    monkeypatch.setattr("metricfit.export.onnx.export_onnx", fail)
+    options = ["--target", "target", "--models", "linear", "--folds", "2", "--no-insight", "--onnx", "--json"]
+    ended = CliRunner().invoke(app, ["fit", str(saved[0] / "rows.csv"), *options, "--out", str(tmp_path / "out")])
     assert ended.exit_code == 3
-    assert "The model is kept, and not exported: " in " ".join(ended.stderr.split())
-    assert "'note'" in ended.stderr
+    assert "The model is kept, and not exported: the graph" in " ".join(ended.stderr.split())
     assert validate("fit", json.loads(ended.stdout))["onnx"] is None
-    assert len(MetricClassifier.load(tmp_path / "out" / "model").predict(frame[["a", "note"]])) == 120
+    assert MetricClassifier.load(tmp_path / "out" / "model").classes_.tolist()
 
 
 def test_a_sample_of_many_training_rows_is_named(saved, tmp_path, monkeypatch):

@@ -117,6 +117,7 @@ def run_fit(
     )
     with fit_display(quiet or as_json) as display, watch_fit(display), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
+        display.check = _check_before_training if onnx else None
         with nullcontext() if backend == THREADS else start_backend(backend, jobs):
             model.fit(X, rows.ordered_labels.array if rows.order else y.to_numpy(), groups=groups)
         if refer is not None or referral:
@@ -238,6 +239,14 @@ def _table_of_models(model: MetricClassifier) -> Table:
 
 def _interval(ends: tuple[float, float] | None) -> str:
     return "" if ends is None else f" (95 % interval {ends[0]:.3f} to {ends[1]:.3f})"
+
+
+def _check_before_training(model: MetricClassifier) -> None:
+    """Refuse ``--onnx`` for a table or a metric that cannot be exported, before anything is trained."""
+    try:
+        import_module("metricfit.export.onnx").check_table(model)
+    except ExportError as error:
+        raise UserError(f"Nothing was trained, because the model could not be exported (--onnx): {error}.") from None
 
 
 def check_can_export() -> None:

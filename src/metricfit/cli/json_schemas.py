@@ -262,6 +262,9 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
         "rows": whole_number("Number of rows."),
         "file": text("The file of the predictions."),
         "predicted": by_name("Number of rows that are called each class.", whole_number("")),
+        "new_categories": by_name(
+            "Number of rows with a category that the training rows did not have, by column.", whole_number("")
+        ),
         "threshold": _THRESHOLD,
         "referred": or_null(whole_number("Rows that are referred to a person; null if the model refers none.")),
     },

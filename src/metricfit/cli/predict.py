@@ -49,7 +49,7 @@ def run_predict(
         check_threshold(classifier, threshold)
         carried = list(dict.fromkeys(id_columns))
         _check_names(classifier, carried, threshold)
-        rows, counts = 0, Counter[Any]()
+        rows, counts, unseen = 0, Counter[Any](), Counter[str]()
         batches = scored_batches(classifier, data, text, carried=carried, quiet=quiet, may_be_empty=True)
         with new_table(out) as table:
             for batch in batches:
@@ -58,10 +58,12 @@ def run_predict(
                 called = predictions[PREDICTED].value_counts()
                 counts.update({str(label): int(count) for label, count in called.items()})
                 rows += len(batch.scored)
+            unseen.update(batch.scored.unseen)
     result: dict[str, Any] = {
         "rows": rows,
         "file": str(out),
         "predicted": {str(label): counts[str(label)] for label in classifier.classes_},
+        "new_categories": dict(unseen),
         "threshold": classifier.threshold_ if threshold is None else threshold,
         "referred": counts[str(classifier.refer_label_)] if _refers(classifier, threshold) else None,
     }

@@ -92,6 +92,7 @@ class FitDisplay(FitWatcher):
         interrupted: The names of the families that were left out after Ctrl-C.
         last: Whether no family is left to be fitted.
         notice: The thread that says that training stops; None before Ctrl-C.
+        check: Called with the model when its table is encoded and nothing is trained, or None.
     """
 
     def __init__(self, bar: Progress | None) -> None:
@@ -101,8 +102,14 @@ class FitDisplay(FitWatcher):
         self.interrupted: list[str] = []
         self.last = False
         self.notice: threading.Thread | None = None
+        self.check: Callable[[Any], None] | None = None
         self._bar = bar
         self._task = None if bar is None else bar.add_task("preparing the table", total=None, facts="")
+
+    def begin(self, model: Any) -> None:
+        """Check the model before anything is trained."""
+        if self.check is not None:
+            self.check(model)
 
     def report(self, progress: FitProgress) -> None:
         """Move the bar."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,6 +27,7 @@ from metricfit.data.row_batches import Batch, ColumnTypes, RowBatches
 from metricfit.data.text_format import TableWarning, TextOptions
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.inputs import describe_unseen
 from metricfit.tabular.scored_rows import ScoredRows, column_types, score_batch
 
 #: Seconds between two lines about the progress where there is no terminal.
@@ -82,7 +84,7 @@ def scored_batches(
     needed = dict.fromkeys([*names, *([] if target is None else [target]), *carried]) if names else None
     types = column_types(model, target)
     types = ColumnTypes(types.text, [*types.words, *(name for name in carried if name not in names)])
-    rows, skipped = 0, 0
+    rows, skipped, unseen = 0, 0, Counter[str]()
     reading = RowBatches(list(data), TextOptions(**text), needed, types, may_be_empty=may_be_empty)
     with reading as batches, _row_progress(doing, quiet) as update:
         warnings.simplefilter("always", TableWarning)
@@ -100,8 +102,11 @@ def scored_batches(
                     hint = did_you_mean(name, batch.frame.columns)
                     raise UserError(f"{batch.source} has no column {quote(name)} to carry through.{hint}")
             rows += len(batch.frame)
+            unseen.update(scored.unseen)
             update(rows, batches.share_read)
             yield ScoredBatch(whole.frame, scored if labelled is None else scored.take(labelled), labels)
+    if unseen:
+        print_message(f"Warning: {describe_unseen(unseen, rows)}")
     if skipped:
         print_message(f"{skipped:,} rows have no label and are left out.")
 

@@ -27,18 +27,26 @@ class LabelNames(NamedTuple):
     type: str
 
 
+def check_metric(model: DecidingClassifier) -> None:
+    """Refuse metrics whose decisions need more than the logits.
+
+    Raises:
+        ExportError: The metric takes costs from columns.
+    """
+    if get_metric(model.metric).columns:
+        raise ExportError(
+            f"{get_metric(model.metric).name} decides each row by costs in columns, which is not written as ONNX. "
+            "Use the probabilities of a model for another metric and decide outside, or save the model for MLflow"
+        )
+
+
 def check_decision(model: DecidingClassifier) -> None:
     """Refuse decisions that are not written as ONNX.
 
     Raises:
         ExportError: The decision needs more than the logits, or decides several labels.
     """
-    columns = get_metric(model.metric).columns
-    if columns:
-        raise ExportError(
-            f"{get_metric(model.metric).name} decides each row by costs in columns, which is not written as ONNX. "
-            "Use the probabilities of a model for another metric and decide outside, or save the model for MLflow"
-        )
+    check_metric(model)
     if model.decision_.thresholds is not None:
         raise ExportError("a model of several labels is not written as ONNX; train one model per label")
 

@@ -16,7 +16,7 @@ from metricfit._files import write_file
 from metricfit._version import __version__
 from metricfit.errors import ExportError, InvalidTypeError
 from metricfit.export.column_nodes import MEANINGS, Input, encode, has_unknown_text, inputs_of
-from metricfit.export.decision_nodes import LABEL, PROBABILITY, add_decision, check_decision, label_names
+from metricfit.export.decision_nodes import LABEL, PROBABILITY, add_decision, check_decision, check_metric, label_names
 from metricfit.export.family_nodes import add_ensemble
 from metricfit.export.graph import Graph
 from metricfit.export.made_up import made_up_rows
@@ -120,6 +120,17 @@ def export_onnx(
         latency=graph_latency(session, rows, inputs, encoder),
         model_latency=model_latency(model, rows),
     )
+
+
+def check_table(model: MetricClassifier) -> None:
+    """Refuse before training what cannot be exported: the metric, and the columns as they were encoded.
+
+    Raises:
+        ExportError: They cannot be exported; the message names the columns.
+    """
+    check_metric(model)
+    names = getattr(model, "feature_names_in_", None)
+    inputs_of(model.encoder_, None if names is None else [str(name) for name in names])
 
 
 def _build(model: MetricClassifier | TunedDecisionClassifier, inputs: list[Input], outputs: tuple[str, str]) -> bytes:

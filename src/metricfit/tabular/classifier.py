@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -31,6 +32,8 @@ from metricfit.tabular.parameters import check_parameters
 from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.scored_rows import ScoredRows
 from metricfit.tabular.training_rows import prepare_rows
+
+log = logging.getLogger("metricfit.tabular")
 
 #: Rows that are encoded at a time; those of a large table would take many times its memory.
 ROWS_AT_ONCE = 200_000
@@ -248,6 +251,12 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
         if isinstance(X, ScoredRows):
             return X.logits
         table = inputs.checked_table(self, X, reset=False)
+        unseen = self.encoder_.count_unseen(table)
+        if unseen:
+            log.warning(inputs.describe_unseen(unseen, len(table)))
+        return self._logits_of_table(table)
+
+    def _logits_of_table(self, table: Any) -> torch.Tensor:
         parts = inputs.parts(table, ROWS_AT_ONCE)
         return torch.cat([self.ensemble_.logits(Features(self.encoder_.transform(part), part)) for part in parts])
 

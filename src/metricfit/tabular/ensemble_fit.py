@@ -78,6 +78,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     if model.confidence is not None:
         model._check_can_certify()
     watcher = choose_watcher(model.verbose)
+    watcher.begin(model)
     deadline, on_cluster = Deadline.after(model.time_budget, watcher.stop), runs_on_cluster()
     is_large = isinstance(rows.features, CompactFeatures)
     if isinstance(rows.features, CompactFeatures):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from metricfit.runs.time_left import format_seconds
 from metricfit.tabular.families.family import Deadline, Floats
@@ -83,6 +84,9 @@ class FitWatcher:
 
     def __init__(self) -> None:
         self.stop = threading.Event()
+
+    def begin(self, model: Any) -> None:
+        """Called when the table is encoded and no family is fitted yet; an error of it ends ``fit``."""
 
     def report(self, progress: FitProgress) -> None:
         """Called when a family begins, after every group of folds, and when it has ended."""

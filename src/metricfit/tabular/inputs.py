@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from metricfit.data.parquet_table import ParquetTable
-from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 
 def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
@@ -45,6 +46,18 @@ def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
         array = validate_data(estimator, values, reset=reset, dtype=None, ensure_all_finite=False)
         return pd.DataFrame(array).infer_objects()
     return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+
+
+def describe_unseen(unseen: Mapping[str, int], total: int) -> str:
+    """Say which columns have categories that the training rows did not have, and in how many rows.
+
+    >>> describe_unseen({"carrier": 3}, 200)
+    "New categories: 'carrier' in 3 of 200 rows (1.5 %). The model treats them as unknown."
+    """
+    listed = [
+        f"{quote(name)} in {count:,} of {total:,} rows ({100 * count / total:.2g} %)" for name, count in unseen.items()
+    ]
+    return f"New categories: {'; '.join(listed)}. The model treats them as unknown."
 
 
 def rows(X: Any, selected: NDArray[np.bool_]) -> Any:

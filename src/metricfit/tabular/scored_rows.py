@@ -20,6 +20,7 @@ from metricfit.data.row_batches import Batch, ColumnTypes
 from metricfit.errors import MetricfitError, TableError
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.encoding.columns import Category, Date, Text
+from metricfit.tabular.inputs import checked_table
 
 WHOLE_NUMBER = re.compile(r"-?(0|[1-9]\d*)")
 
@@ -34,6 +35,7 @@ class ScoredRows:
     Attributes:
         logits: The calibrated logits, ``(n, 1)`` or ``(n, c)``.
         kept: Columns with the costs of each row, by name.
+        unseen: Rows with categories that the training rows did not have, by column.
 
     Example:
         >>> from metricfit import MetricClassifier
@@ -46,6 +48,7 @@ class ScoredRows:
 
     logits: torch.Tensor
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    unseen: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: MetricClassifier, X: Any) -> ScoredRows:
@@ -54,7 +57,8 @@ class ScoredRows:
         if not len(X):  # a table that an estimator would refuse
             outputs = 1 if len(model.classes_) == 2 else len(model.classes_)
             return cls(torch.zeros((0, outputs), dtype=torch.float64), kept)
-        return cls(model._calibrated_logits(X), kept)
+        table = checked_table(model, X, reset=False)
+        return cls(model._logits_of_table(table), kept, model.encoder_.count_unseen(table))
 
     @classmethod
     def join(cls, parts: Sequence[ScoredRows]) -> ScoredRows:

@@ -72,6 +72,11 @@ CASES = {
     "duplicate_columns": (spoil(years=GOOD["age"]), "note", "equal in every row: 'age' and 'years'"),
     "copied_rows": (pd.concat([GOOD, GOOD[:20]]), "warning", "20 of 420 rows (4.8 %) are copies"),
     "ordered_rows": (spoil(visit=np.arange(400) // 4), "note", "The rows are in the order of 'visit'"),
+    "free_text": (
+        spoil(note=[f"note {number} about {number * 7}" for number in range(400)]),
+        "note",
+        "cannot be exported to ONNX",
+    ),
     "dates": (spoil(day="2024-01-0" + (GOOD["age"] % 9 + 1).astype(str)), "note", "'day' holds dates"),
 }
 
@@ -275,3 +280,8 @@ def test_quantities_and_categories_are_not_groups(seed):
     score = price / 1000 + age / 40 + r.normal(size=20)[town] + r.normal(size=9000)
     table = pd.DataFrame({"price": price, "age": age, "town": np.char.add("t", town.astype(str)), "y": score > 4})
     assert "repeated_identifier" not in kinds(table)
+
+
+def test_a_category_of_many_values_is_not_free_text():
+    tail_numbers = np.char.add("N", rng.integers(0, 150, 400).astype(str))
+    assert "free_text" not in kinds(spoil(tail=tail_numbers))

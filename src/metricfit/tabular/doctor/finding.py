@@ -32,6 +32,7 @@ KINDS = (
     "mostly_missing",
     "constant_column",
     "duplicate_columns",
+    "free_text",
     "copied_rows",
     "dates",
     "ordered_rows",

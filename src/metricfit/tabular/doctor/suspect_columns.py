@@ -12,6 +12,7 @@ import pandas as pd
 from metricfit.errors import quote
 from metricfit.tabular.doctor.column_kinds import are_written_dates, as_codes, kind_of
 from metricfit.tabular.doctor.finding import Finding, describe_share, list_names
+from metricfit.tabular.encoding.columns import are_categories
 
 #: Columns of fewer rows may differ in every row by chance.
 FEWEST_OF_IDENTIFIERS = 30
@@ -26,6 +27,8 @@ CLOSE_NUMBERS, FEWEST_CLOSE = 10, 200
 MOSTLY_MISSING, MOSTLY_NUMBERS = 0.95, 0.8
 #: Columns of more are not compared with one another entry by entry.
 ROWS_COMPARED = 2_000
+#: Columns of fewer words are categories, as skrub has it.
+FEWEST_TEXTS = 40
 #: Sets of equal columns that a message lists.
 SETS_LISTED = 3
 
@@ -64,6 +67,7 @@ def find_suspect_columns(X: pd.DataFrame, *, known: tuple[str, ...] = ()) -> lis
         found += _unnamed(name)
         found += _identifier(X[name], name)
         found += _numbers_as_text(X[name], name)
+    found += _free_text(X, varying)
     return found + list(_duplicates(X[varying]))
 
 
@@ -197,6 +201,31 @@ def _numbers_as_text(column: pd.Series, name: str) -> list[Finding]:
             "not numbers.",
             "Leave such entries empty, so that the column holds numbers.",
             (name,),
+        )
+    ]
+
+
+def _free_text(X: pd.DataFrame, names: list[str]) -> list[Finding]:
+    """Find columns of words that are encoded by their letters, because their values repeat too rarely to be known."""
+    free = []
+    for name in names:
+        if kind_of(X[name]) == "words" and not are_written_dates(X[name]):
+            known = X[name].nunique()
+            if known >= FEWEST_TEXTS and not are_categories(len(X), known):
+                free.append(name)
+    if not free:
+        return []
+    one = len(free) == 1
+    return [
+        Finding(
+            "free_text",
+            "note",
+            f"{list_names(free)} {'holds' if one else 'hold'} text that hardly repeats. It is encoded by its letters, "
+            "which cannot be exported to ONNX.",
+            f"For fit --onnx leave {'it' if one else 'them'} out: "
+            f"{' '.join(f'--drop {shlex.quote(name)}' for name in free[:SETS_LISTED])}"
+            f"{' ...' if len(free) > SETS_LISTED else ''}. metricfit.export.mlflow runs such models too.",
+            tuple(free),
         )
     ]
 

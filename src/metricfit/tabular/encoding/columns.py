@@ -28,9 +28,9 @@ MISSING |= {"1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 YES_NO = {"true": 1.0, "false": 0.0}
 TEXT_BUCKETS = 4096
 TEXT_COMPONENTS = 30
-#: Text is a column of known values, and not free text, if it has at most this many, each of which is repeated so often
-#: on average.
-MOST_KNOWN_TEXTS, FEWEST_REPEATS = 1000, 5
+#: Text is a category of many values, and not free text, if it has at most this many values, each of which occurs so
+#: often on average.
+MOST_KNOWN_TEXTS, FEWEST_REPEATS = 10_000, 2
 
 
 class Column(ABC):
@@ -177,8 +177,8 @@ class Text(Column):
     """Free text: its character 3- and 4-grams, weighted by rarity, projected on their main directions.
 
     skrub's StringEncoder does the same with a vocabulary; here the n-grams are hashed, so that what was learned is two
-    arrays. The values themselves are kept only if they are few and repeat, such as names of countries: encodings
-    outside of Python look them up (``metricfit.export``).
+    arrays. The values of a category of many values, such as names of countries or tail numbers of aircraft, are kept:
+    encodings outside of Python look them up (``metricfit.export``).
     """
 
     kind = "text"
@@ -193,8 +193,7 @@ class Text(Column):
         """Learn how rare each n-gram is, and the directions."""
         texts = as_text(column)
         known = sorted({text for text in texts if text})
-        repeats = len(texts) >= FEWEST_REPEATS * len(known)
-        self.categories = known if repeats and len(known) <= MOST_KNOWN_TEXTS else []
+        self.categories = known if are_categories(len(texts), len(known)) else []
         counts = self._counts(texts)
         rows, _ = counts.shape
         self.rarity = (np.log((1 + rows) / (1 + counts.getnnz(axis=0))) + 1).astype(np.float32)
@@ -233,6 +232,15 @@ class Text(Column):
             analyzer="char_wb", ngram_range=(3, 4), n_features=TEXT_BUCKETS, alternate_sign=False, norm=None
         )
         return hashing.transform([text or "" for text in texts])
+
+
+def are_categories(rows: int, values: int) -> bool:
+    """Return whether text of so many different values is a category of many values, and not free text.
+
+    >>> are_categories(24_000, 2_000), are_categories(4_000, 3_990)
+    (True, False)
+    """
+    return values <= MOST_KNOWN_TEXTS and rows >= FEWEST_REPEATS * values
 
 
 class NotANumber(MetricfitError, ValueError):

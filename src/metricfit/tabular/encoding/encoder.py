@@ -22,6 +22,7 @@ from metricfit.tabular.encoding.columns import (
     NotANumber,
     Number,
     Text,
+    as_text,
     plain_column,
 )
 from metricfit.tabular.encoding.scaling import ColumnScaling, Scaling, put_columns
@@ -79,6 +80,25 @@ class TableEncoder:
         if self.columns is not None:
             return self._transform_columns(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X), self.columns)
         return self.scaling.transform(np.concatenate(self._parts(X), axis=1))
+
+    def count_unseen(self, X: Any) -> dict[str, int]:
+        """Count the rows with a category that the training rows did not have.
+
+        Args:
+            X: Rows, in the form of the training rows.
+
+        Returns:
+            The number of rows by the name of the column; columns without such rows are left out.
+        """
+        counts = {}
+        for at, column in enumerate(self.columns or []) if isinstance(X, pd.DataFrame) else ():
+            known = column.categories if isinstance(column, (Category, Text)) else []
+            if known:
+                entries = plain_column(X.iloc[:, at]).value_counts()
+                texts = pd.Series(as_text(pd.Series(entries.index, dtype=object)), dtype=object)
+                unseen = int(entries.to_numpy()[~texts.isin(known).to_numpy()].sum())
+                counts |= {str(X.columns[at]): unseen} if unseen else {}
+        return counts
 
     def _transform_columns(self, frame: pd.DataFrame, columns: Sequence[Column | None]) -> NDArray[np.float32]:
         """Rows as numbers, one column of the table at a time: what ``fit`` gives, in less time and memory."""
