@@ -134,6 +134,7 @@ class CommandRows(NamedTuple):
         groups: The group of each row, or None.
         findings: What looks wrong in the table, the most serious first.
         order: The classes in their order, if the user or the file declares one.
+        times: The time of each row, if rows are in the order of time.
     """
 
     X: Any
@@ -141,6 +142,7 @@ class CommandRows(NamedTuple):
     groups: pd.Series | None
     findings: tuple[Finding, ...]
     order: list[Any] | None = None
+    times: pd.Series | None = None
 
     @property
     def ordered_labels(self) -> pd.Series:
@@ -171,13 +173,14 @@ def read_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRow
     X, y = split_target(frame, table.target, source)
     check_classes(y, source)
     order = _order_of_classes(table.order, y, frame[table.target])
+    times = None
     if table.time is not None:
-        X, y = _sort_by_time(X, y, table.time, source)
+        X, y, times = _sort_by_time(X, y, table.time, source)
     if table.group is not None:
         _check_groups(X[table.group], source)
     findings = print_findings(frame, table, subject_to)
     if table.group is None:
-        return CommandRows(X, y, None, findings, order)
+        return CommandRows(X, y, None, findings, order, times)
     return CommandRows(X.drop(columns=table.group), y, X[table.group], findings, order)
 
 
@@ -198,8 +201,8 @@ def _order_of_classes(order: str | None, y: pd.Series, column: pd.Series) -> lis
     return named
 
 
-def _sort_by_time(X: pd.DataFrame, y: pd.Series, column: str, source: str) -> tuple[pd.DataFrame, pd.Series]:
-    """Sort rows by a column of times, and take it out of the features; a message says so."""
+def _sort_by_time(X: pd.DataFrame, y: pd.Series, column: str, source: str) -> tuple[pd.DataFrame, pd.Series, pd.Series]:
+    """Sort rows by a column of times, and take the column out of the features; a message says so."""
     if X.shape[1] == 1:
         raise UserError(
             f"{source} has no column except the target and {quote(column)}: there is nothing to learn from."
@@ -212,7 +215,10 @@ def _sort_by_time(X: pd.DataFrame, y: pd.Series, column: str, source: str) -> tu
         f"Rows are in the order of {quote(column)}{read}, from {first} to {last}: every fold is judged by a model of "
         f"earlier rows. {quote(column)} itself is not learned from."
     )
-    return X.drop(columns=column).iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
+    features, labels, times = (
+        part.iloc[order].reset_index(drop=True) for part in (X.drop(columns=column), y, X[column])
+    )
+    return features, labels, times
 
 
 def _check_groups(groups: pd.Series, source: str) -> None:
@@ -290,7 +296,7 @@ def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, m
 
     Of a table with groups, whole groups are drawn. Rows stay in their order.
     """
-    X, y, groups, findings, order = read_fitted_rows(table, subject_to)
+    X, y, groups, findings, order, _ = read_fitted_rows(table, subject_to)
     if len(y) <= most:
         if isinstance(X, ParquetTable):
             X = X.rows(np.arange(len(y))).take(np.arange(len(y)))

@@ -52,6 +52,7 @@ from metricfit.tabular.export_results import OnnxExport
 from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
 from metricfit.tabular.insight.held_out_decisions import held_out_counts
+from metricfit.tabular.insight.periods import Period, describe_fall, values_by_period
 from metricfit.tabular.large.row_sources import random_rows
 from metricfit.tabular.row_folds import FORWARD
 
@@ -132,14 +133,24 @@ def run_fit(
                 command=command_line(),
                 rows=(X, y.to_numpy()) if insight else None,
                 group=table.group,
+                times=rows.times,
             )
             exported = export_fitted(model, X, unfinished, out) if onnx else None
+    periods = values_by_period(model, rows.times)
+    fall = describe_fall(periods, model.decision_.value, get_metric(model.metric))
     result = _result(model, y.value_counts(), out) | {
+        "periods": [period.to_dict() for period in periods],
+        "fall": fall,
         "interrupted": display.interrupted,
         "findings": [finding.to_dict() for finding in rows.findings],
         "onnx": None if exported is None else exported.to_dict(),
     }
     lines = _lines(model, y.value_counts(), out)
+    if periods:
+        lines[-2:-2] = [
+            _table_of_periods(periods, metric_label(model)),
+            *([] if fall is None else [f"Warning: {fall}"]),
+        ]
     print_result(result, as_json, lines if exported is None else [*lines, *str(exported).splitlines()])
     if not model.requirements_met_:
         print_message(
@@ -234,6 +245,15 @@ def _table_of_models(model: MetricClassifier) -> Table:
         if row.left_out is None:
             weight = f"{row.weight:.2f}" if row.weight > 0 else "not used"
             table.add_row(escape(row.name), f"{row.value:.3f}", weight, f"{row.seconds:.1f}")
+    return table
+
+
+def _table_of_periods(periods: Sequence[Period], label: str) -> Table:
+    """Make the table of the periods, the earliest first."""
+    table = Table("period", "held-out rows", label, "95 % interval")
+    for period in periods:
+        ends = "" if period.interval is None else f"{period.interval[0]:.3f} to {period.interval[1]:.3f}"
+        table.add_row(escape(str(period)), f"{period.rows:,}", f"{period.value:.3f}", ends)
     return table
 
 

@@ -146,6 +146,18 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
                 reachable=number("The best value that a threshold reaches."),
             ),
         ),
+        "periods": list_of(
+            "With `--time`, the metric on the held-out rows by period, the earliest first; otherwise empty.",
+            an_object(
+                "",
+                first=text("The time of the first row."),
+                last=text("The time of the last row."),
+                rows=whole_number("Number of rows."),
+                value=number("The metric of the decisions about them."),
+                interval=interval_of("Its 95 % interval; null if the rows are of one class."),
+            ),
+        ),
+        "fall": or_null(text("A sentence if the last period is clearly worse than all held-out rows.")),
         "interrupted": list_of("Families that Ctrl-C left out.", text("")),
         "findings": _FINDINGS,
         "onnx": or_null(an_object("What was exported, as `export --json` has it; null without `--onnx`.", **_EXPORT)),

@@ -20,6 +20,7 @@ from metricfit.report.pages.model_facts import bracketed, positive_class_of, ref
 from metricfit.report.pages.model_screen import THRESHOLD_INTERVAL, name_model_metric, screen_of_fit
 from metricfit.report.sections.cost_table import cost_table
 from metricfit.report.sections.referral_table import referral_table
+from metricfit.report.sections.values_by_group import period_values
 from metricfit.report.titles import title_page
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.held_out_decisions import (
@@ -28,6 +29,7 @@ from metricfit.tabular.insight.held_out_decisions import (
     held_out_rows,
     held_out_scores,
 )
+from metricfit.tabular.insight.periods import describe_fall, values_by_period
 
 NETWORK_LEAD = "The losses of the networks: one line per fold."
 
@@ -41,6 +43,7 @@ def write_model_page(
     command: str | None = None,
     rows: tuple[Any, Any] | None = None,
     group: str | None = None,
+    times: Sequence[Any] | None = None,
 ) -> Path:
     """Write the page of a fitted model: its decisions on rows held out of training, and the models it consists of.
 
@@ -53,6 +56,7 @@ def write_model_page(
         rows: The table and the labels that were passed to ``fit``. With them the page shows which columns matter, and
             the rows that are most wrong with their values. Not for a model that was loaded.
         group: Name of the column with the groups, if groups were passed to ``fit``.
+        times: The time of each row, if the rows were passed to ``fit`` in the order of time.
 
     Returns:
         The path of the page.
@@ -70,7 +74,10 @@ def write_model_page(
     facts |= _referral_fact(model)
     insights = [] if rows is None else insight_sections(model, *rows)
     held_out = [*_referral_section(model), _held_out_section(model, group), *held_out_groups(model, group)]
-    sections = [*held_out, *insights, _models_section(model)]
+    periods, value = values_by_period(model, times), model.decision_.value
+    fall = describe_fall(periods, value, get_metric(model.metric))
+    over_time = [period_values(periods, metric_label(model), fall)] if periods else []
+    sections = [*over_time, *held_out, *insights, _models_section(model)]
     if model.history_:
         curves = report.learning_curves(_histories_by_member(model.history_), lead=NETWORK_LEAD)
         sections.append(replace(curves, folded=True))
@@ -78,7 +85,7 @@ def write_model_page(
         title_page(name_model_metric(model), data, target),
         f"{name_model_metric(model)} is {formatting.value(model.value_)}{bracketed(model.value_interval_)}{threshold}, "
         "estimated for new rows.",
-        verdict_of_fit(model),
+        verdict_of_fit(model) if fall is None else f"{fall} {verdict_of_fit(model)}",
         sections,
         facts | requirements_fact(requirements_of(model)) | made_by(command),
         screen_of_fit(model, target),

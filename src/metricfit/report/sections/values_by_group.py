@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from metricfit.core.counting import count_labels
-from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.costs.cost_decisions import interval_of_costs
 from metricfit.decide.costs.row_costs import RowCosts
-from metricfit.metrics import Metric, averaged
+from metricfit.metrics import Metric
 from metricfit.metrics.presence import is_undefined
 from metricfit.report import formatting
 from metricfit.report.page import Section
-from metricfit.stats.multinomial import percentile_interval
-from metricfit.tabular.insight.class_intervals import drawn_counts
-from metricfit.tabular.insight.weighted_values import weighted_values
+from metricfit.tabular.insight.periods import Period, value_of_rows
 
 SHOWN, LISTED = 12, 200
 #: Groups of fewer rows say nothing on their own.
@@ -75,13 +72,14 @@ def group_values(
         part = np.flatnonzero(number.reshape(-1) == place)
         part_costs = None if costs is None else costs.take(torch.from_numpy(part))
         part_weight = None if weight is None else weight[part]
-        value, interval = _value(decided[part], y[part], classes, metric, average, part_weight, part_costs)
+        value, interval = value_of_rows(decided[part], y[part], classes, metric, average, part_weight, part_costs)
         if interval is None and classes == 2 and costs is None and _is_undefined(metric, decided[part], y[part]):
             value = None
         positives = int((y[part] == 1).sum()) if classes == 2 else None
         row = {"name": str(names[place]), "rows": len(part), "positives": positives, "value": value}
         rows.append(row | {"interval": interval})
     context = {
+        "what": "Group",
         "metric": metric.name if classes == 2 or metric.whole_matrix else f"{average} {metric.name}",
         "shown": rows[:SHOWN],
         "folded": rows[SHOWN:],
@@ -94,38 +92,35 @@ def group_values(
     return Section(title, "group_values.html", context, lead)
 
 
+def period_values(periods: Sequence[Period], label: str, sentence: str | None) -> Section:
+    """Make a table of the metric in each period, the earliest first.
+
+    Args:
+        periods: The periods.
+        label: What the metric is called.
+        sentence: What the table shows, or None.
+
+    Returns:
+        The section.
+    """
+    rows = [{"name": str(each), "rows": each.rows, "value": each.value, "interval": each.interval} for each in periods]
+    context = {
+        "what": "Period",
+        "metric": label,
+        "shown": rows,
+        "folded": [],
+        "positives": False,
+        "unlisted": 0,
+        "sentence": sentence or "The last period is not clearly worse than all rows together.",
+    }
+    lead = "Held-out rows in the order of time, each decided by models of earlier rows, in parts of equal size."
+    return Section("Values over time", "group_values.html", context, lead)
+
+
 def _is_undefined(metric: Metric, decided: Integers, y: Integers) -> bool:
     """Check whether the metric is 0/0 on these rows, as recall is without positives."""
     counts = count_labels(*(torch.from_numpy(part[decided >= 0]) for part in (decided, y)))
     return bool(is_undefined(metric, counts).all())
-
-
-def _value(
-    decided: Integers,
-    y: Integers,
-    classes: int,
-    metric: Metric,
-    average: ScalarAverage,
-    weight: NDArray[np.float64] | None,
-    costs: RowCosts | None,
-) -> tuple[float | None, tuple[float, float] | None]:
-    """Return the metric of these decisions and its interval, which is None if all rows are of one class."""
-    weights = np.ones((1, len(y))) if weight is None else weight[None]
-    value = float(weighted_values(metric, average, classes, y, decided, weights, costs)[0])
-    counted = decided >= 0
-    if len(np.unique(y[counted])) < 2:
-        return value, None
-    if costs is not None:
-        paid = costs.of_decisions(torch.from_numpy(decided), torch.from_numpy(y)).numpy()
-        return value, interval_of_costs(paid) if weight is None else None
-    part_weight = None if weight is None else weight[counted]
-    matrix = metric.needs_matrix and classes > 2
-    counts = drawn_counts(decided[counted], y[counted], classes, part_weight, matrix=matrix)
-    if classes == 2:  # the positive class alone
-        cells = (counts.tp, counts.fp, counts.fn, counts.tn)
-        counts = Counts(*(cell[..., 1:] for cell in cells), exclusive=True)
-    low, high = percentile_interval(averaged(metric, counts, average))
-    return value, (min(low, value), max(high, value))
 
 
 def _sentence(rows: list[dict[str, Any]], *, minimize: bool) -> str:

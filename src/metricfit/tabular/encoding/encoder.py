@@ -90,7 +90,7 @@ class TableEncoder:
         Returns:
             The number of rows by the name of the column; columns without such rows are left out.
         """
-        counts = {}
+        counts: dict[str, int] = {}
         for at, column in enumerate(self.columns or []) if isinstance(X, pd.DataFrame) else ():
             known = column.categories if isinstance(column, (Category, Text)) else []
             if known:
