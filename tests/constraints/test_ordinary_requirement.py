@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from metricfit.constraints import RequirementConstraint
-from metricfit.core import ordinary_batch
-from metricfit.core.kernels import binary_small
+from metricfit.core import batch_counts
 from metricfit.metrics.requirements import parse_requirement
 
 REQUIREMENTS = ["recall >= 0.9", "precision >= 0.8", "fpr <= 0.05", "mcc >= 0.5", "selection_rate == 0.2", "f1 >= 0.7"]
@@ -23,35 +22,28 @@ def run(requirement, settings, logits, target, weight):
             found.append(constraint.seen.clone())
             constraint.update(penalty)
             found.append(constraint.multiplier.clone())
-    fused = any(recorded is not None for _, recorded in constraint._formula._recorded.values())
-    return found, fused
+    return found
 
 
 @pytest.mark.parametrize("requirement", REQUIREMENTS)
 @pytest.mark.parametrize("shape", [(40,), (40, 3)], ids=["binary", "multilabel"])
-@pytest.mark.parametrize("numpy", [True, False], ids=["numpy", "torch"])
-def test_the_ordinary_path_is_the_plain_one(requirement, shape, numpy, monkeypatch):
+def test_the_ordinary_path_is_the_plain_one(requirement, shape, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(shape, generator=generator, dtype=torch.float64)
     target = (torch.rand(shape, generator=generator) < 0.4).long()
     weight = torch.rand(shape, generator=generator, dtype=torch.float64)
-    if not numpy:
-        monkeypatch.setattr(binary_small, "load_numpy", lambda: None)
     for settings in ({}, {"threshold": 0.3}, {"average": "macro"}):
         settings = settings if shape == (40,) else {"task": "multilabel", **settings}
         for w in (None, weight):
-            ordinary, fused = run(requirement, settings, logits, target, w)
-            assert fused
+            ordinary = run(requirement, settings, logits, target, w)
             with monkeypatch.context() as patch:
-                patch.setattr(ordinary_batch, "_is_plain", lambda *tensors: False)
-                plain, fused = run(requirement, settings, logits, target, w)
-            assert not fused
+                patch.setattr(batch_counts, "_is_plain", lambda *tensors: False)
+                plain = run(requirement, settings, logits, target, w)
             for given, expected in zip(ordinary, plain, strict=True):
                 torch.testing.assert_close(given, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_requirement_that_takes_the_place_of_another():
-    """What was recorded is looked up by the id of the requirement, which later ones must not have."""
     x, y, penalty = torch.randn(50, generator=torch.Generator().manual_seed(0)), torch.ones(50), torch.tensor(0.7)
     constraint = RequirementConstraint("recall >= 0.5")
     for bound in torch.linspace(0.55, 0.95, 20).tolist():

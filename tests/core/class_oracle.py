@@ -2,7 +2,7 @@
 
 import torch
 
-from metricfit.core.kernels.class_layout import Layout, StepAt
+from metricfit.core.kernels.soft_classes import Layout, StepAt
 
 ROWS, PIXELS, IMAGES = Layout(-1, (-2,)), Layout(-2, (-3, -1)), Layout(-2, (-1,))
 

@@ -5,9 +5,9 @@ import torch
 from class_oracle import IMAGES, PIXELS, ROWS, compare, make
 
 from metricfit import MetricLoss, steps
-from metricfit.core.kernels import class_layout, classes_blocks, classes_cpu, classes_linear_cpu
-from metricfit.core.kernels.class_layout import StepAt
+from metricfit.core.kernels import classes, classes_cpu, soft_classes
 from metricfit.core.kernels.classes import closed_class_counts
+from metricfit.core.kernels.soft_classes import StepAt
 
 STEPS = [steps.Linear(0.2), steps.Linear(0.4), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
 
@@ -17,7 +17,7 @@ every_layout = pytest.mark.parametrize("layout", [ROWS, PIXELS, IMAGES], ids=["r
 
 @pytest.fixture(params=[2**18, 20], ids=["at once", "blocks"])
 def any_block(request, monkeypatch):
-    monkeypatch.setitem(class_layout.BLOCK, "cpu", request.param)
+    monkeypatch.setitem(soft_classes.BLOCK, "cpu", request.param)
 
 
 @every_step
@@ -25,7 +25,7 @@ def any_block(request, monkeypatch):
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 def test_counts_and_gradients(step, layout, weighted, any_block, naive):
     x, y, w = make(layout, (17, 4) if layout == ROWS else (2, 4, 9))
-    compare(classes_blocks, naive, x, y, w if weighted else None, step, layout)
+    compare(classes, naive, x, y, w if weighted else None, step, layout)
 
 
 @every_step
@@ -33,7 +33,7 @@ def test_counts_and_gradients(step, layout, weighted, any_block, naive):
 def test_rows_that_are_not_transposed(step, weighted, any_block, naive, monkeypatch):
     monkeypatch.setattr(classes_cpu, "FEW", 3)
     x, y, w = make(ROWS, (17, 4))
-    compare(classes_blocks, naive, x, y, w if weighted else None, step, ROWS)
+    compare(classes, naive, x, y, w if weighted else None, step, ROWS)
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
@@ -41,44 +41,44 @@ def test_many_classes(weighted, any_block, naive, monkeypatch):
     monkeypatch.setattr(classes_cpu, "FEW", 0)
     monkeypatch.setattr(classes_cpu, "MANY", 2)
     x, y, w = make(ROWS, (17, 4))
-    compare(classes_blocks, naive, x, y, w if weighted else None, steps.Linear(0.2), ROWS)
+    compare(classes, naive, x, y, w if weighted else None, steps.Linear(0.2), ROWS)
 
 
 @pytest.mark.parametrize("threshold", [0.01, 0.3, 0.7, 0.99])
 def test_fixed_thresholds(threshold, any_block, naive):
-    compare(classes_blocks, naive, *make(PIXELS, (2, 4, 9)), steps.Linear(0.2), PIXELS, threshold, tolerance=1e-4)
+    compare(classes, naive, *make(PIXELS, (2, 4, 9)), steps.Linear(0.2), PIXELS, threshold, tolerance=1e-4)
 
 
 def test_two_classes(any_block, naive):
-    compare(classes_blocks, naive, *make(PIXELS, (2, 2, 9)), steps.Linear(0.2), PIXELS)
+    compare(classes, naive, *make(PIXELS, (2, 2, 9)), steps.Linear(0.2), PIXELS)
 
 
 @pytest.mark.parametrize("step", [steps.Linear(0.2), steps.Linear(0.001), steps.RaisedCosine(width=0.25)], ids=repr)
 def test_more_classes_than_are_compared_in_turn(step, any_block, naive):
-    compare(classes_blocks, naive, *make(PIXELS, (2, classes_linear_cpu.FEW_CLASSES + 1, 9)), step, PIXELS)
+    compare(classes, naive, *make(PIXELS, (2, classes_cpu.FEW_CLASSES + 1, 9)), step, PIXELS)
 
 
 @pytest.mark.parametrize("step", [steps.Linear(0.2), steps.Identity()], ids=repr)
 def test_blocks_of_several_threads(step, naive, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setitem(class_layout.BLOCK, "cpu", 20)
+    monkeypatch.setitem(soft_classes.BLOCK, "cpu", 20)
     x, y, w = make(PIXELS, (5, 4, 9))
-    assert 20 < class_layout.block_size(x, PIXELS, StepAt(step.kind, step.number, None)) < x.numel()
-    compare(classes_blocks, naive, x, y, w, step, PIXELS)
+    assert 20 < soft_classes.block_size(x, PIXELS, StepAt(step.kind, step.number, None)) < x.numel()
+    compare(classes, naive, x, y, w, step, PIXELS)
 
 
 @pytest.mark.parametrize("layout", [PIXELS, IMAGES], ids=["pixels", "images"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 def test_probabilities_of_identity_are_kept_for_the_gradient(layout, weighted, monkeypatch):
-    monkeypatch.setitem(class_layout.BLOCK, "cpu", 80)  # two images
+    monkeypatch.setitem(soft_classes.BLOCK, "cpu", 80)  # two images
     x, y, w = make(layout, (5, 4, 9))
     w, at = w if weighted else None, StepAt("identity", 0, 0.5)
     logits = x.clone().requires_grad_()
-    assert classes_blocks.keeps_probabilities(logits, at, layout)
+    assert classes.keeps_probabilities(logits, at, layout)
     counts = closed_class_counts(logits, y, w, at, layout)
-    torch.testing.assert_close(counts.detach(), classes_blocks.counts(x, y, w, at, layout))
+    torch.testing.assert_close(counts.detach(), classes.counts(x, y, w, at, layout))
     grad = torch.randn(counts.shape, generator=torch.Generator().manual_seed(1))
-    wanted = classes_blocks.gradient(x, y, w, grad, at, layout)
+    wanted = classes.gradient(x, y, w, grad, at, layout)
     for _ in range(2):
         torch.testing.assert_close(torch.autograd.grad(counts, logits, grad, retain_graph=True)[0], wanted)
 
@@ -94,7 +94,7 @@ def test_second_derivatives_of_identity():
 def test_a_small_false_positive_count_does_not_cancel(any_block):
     x = torch.zeros(1, 3, 50)
     x[:, 0] = 40.0  # the other two have a probability of 4e-18, far below the rounding error of a sum of ones
-    counts = classes_blocks.counts(x, torch.zeros(1, 50, dtype=torch.long), None, StepAt("identity", 0, 0.5), PIXELS)
+    counts = classes.counts(x, torch.zeros(1, 50, dtype=torch.long), None, StepAt("identity", 0, 0.5), PIXELS)
     p = torch.softmax(x[0, :, 0].double(), 0)
     torch.testing.assert_close(counts[1, 1:].double(), 50 * p[1:], rtol=1e-5, atol=0)
     torch.testing.assert_close(counts[2, 0].double(), 50 * (p[1] + p[2]), rtol=1e-5, atol=0)
@@ -106,20 +106,20 @@ def test_a_small_false_positive_count_does_not_cancel(any_block):
 @pytest.mark.parametrize("step", [steps.Linear(0.2), steps.Sigmoid(k=12)], ids=repr)
 def test_equal_logits_share_the_gradient_of_the_threshold(step, above, equal, in_turn, naive, monkeypatch):
     """The result is the mean of the gradients at which one or two of the equal logits are a little larger."""
-    monkeypatch.setattr(classes_linear_cpu, "FEW_CLASSES", in_turn)
+    monkeypatch.setattr(classes_cpu, "FEW_CLASSES", in_turn)
     x = torch.full((1, 5, 1), -3.0)
     x[:, :equal] = 0.0
     if above:
         x[:, 4] = 1.0
     y, at = torch.zeros(1, 1, dtype=torch.long), StepAt(step.kind, step.number, None)
     grad = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
-    given = classes_blocks.gradient(x, y, None, grad, at, PIXELS)
+    given = classes.gradient(x, y, None, grad, at, PIXELS)
     choices = torch.combinations(torch.arange(equal), 1 if above else 2)
     expected = torch.zeros(1, 5, 1, dtype=torch.float64)
     for chosen in choices:
         nearby = x.double()
         nearby[:, chosen] += 1e-9
-        expected += classes_blocks.gradient(nearby, y, None, grad.double(), at, PIXELS) / len(choices)
+        expected += classes.gradient(nearby, y, None, grad.double(), at, PIXELS) / len(choices)
     torch.testing.assert_close(given.double(), expected, rtol=1e-4, atol=1e-6)
 
 

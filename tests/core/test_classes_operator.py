@@ -5,7 +5,7 @@ import torch
 from torch.func import grad, vmap
 
 from metricfit import MetricLoss
-from metricfit.core.kernels import classes_operator
+from metricfit.core.kernels import classes
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # torch's own
 
@@ -22,7 +22,7 @@ def pixels():
 @pytest.fixture
 def also_on_cpu(monkeypatch):
     torch._dynamo.reset()
-    monkeypatch.setattr(classes_operator, "handles", lambda _: not classes_operator.is_transformed())
+    monkeypatch.setattr(classes, "handles_compiled", lambda _: not classes.traces_transform())
     yield
     torch._dynamo.reset()
 
@@ -40,8 +40,8 @@ def test_operators_keep_what_they_promise(pixels):
 
 @pytest.mark.parametrize("settings", [{}, {"per_image": True}], ids=["batch", "images"])
 def test_compiled_values_and_gradients_are_the_eager_ones(settings, pixels, also_on_cpu, monkeypatch):
-    calls, operator = [], classes_operator.counts
-    monkeypatch.setattr(classes_operator, "counts", lambda *args: calls.append(1) or operator(*args))
+    calls, operator = [], classes.compiled_counts
+    monkeypatch.setattr(classes, "compiled_counts", lambda *args: calls.append(1) or operator(*args))
     x, y = pixels
     loss = MetricLoss("f1", **settings)
     expected = loss(x, y)

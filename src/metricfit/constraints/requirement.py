@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from metricfit.constraints.constraint import MeasuredConstraint, Rows
+from metricfit.core.batch_counts import evaluate
 from metricfit.core.class_shares import TargetJudge, settle_task
 from metricfit.core.confusion import unstack
 from metricfit.core.counting import count_hard, count_soft
 from metricfit.core.counts import Counts
-from metricfit.core.ordinary_batch import read_ordinary
+from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
 from metricfit.core.threshold_vectors import PerLabel
@@ -22,7 +23,6 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.threshold_setting import ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.counts_formula import CountsFormula
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.presence import has_samples, is_measured
 from metricfit.metrics.requirements import Requirement, parse_requirement
@@ -121,7 +121,6 @@ class RequirementConstraint(MeasuredConstraint):
         self.step, self.task, self.average = step, task, average
         self.ignore_index, self.groups, self.memory, self.validate = ignore_index, groups, memory, validate
         self._judge = TargetJudge()
-        self._formula = CountsFormula()
 
     def term(self, rows: Rows, penalty: Tensor) -> Tensor:
         """Compute the augmented term of the soft violation, summed over classes and groups.
@@ -133,60 +132,15 @@ class RequirementConstraint(MeasuredConstraint):
         Returns:
             What the constraint adds to the objective, a scalar.
         """
-        logits, target = rows.logits, rows.target
-        term = self._evaluate_ordinary(logits, target, penalty, rows.weight)
-        if term is not None:
-            return term
-        settings = self._settings(logits, target, rows.weight, rows.group)
-        counts = self._all_ranks(count_soft(logits, target, step=self.step, **settings))
+        counts = self._all_ranks(self._count(count_soft, rows, lazily=True))
         self._exclusive = counts.exclusive
         if self.memory is not None:
             counts = self.memory(counts)
         violation, measured = self._violations(counts)
         multiplier = self.made("multiplier", violation)
         if self.learns and (self.seen is None or not self.held_out):
-            self._record(torch.stack(self._all_ranks(count_hard(logits, target, **settings)).tensors))
+            self._record(torch.stack(self._all_ranks(self._count(count_hard, rows)).tensors))
         return self.sum_of_terms(violation, measured, multiplier, penalty)
-
-    def _evaluate_ordinary(
-        self, logits: Tensor, target: Tensor, penalty: Tensor, weight: Tensor | None
-    ) -> Tensor | None:
-        """Compute the term from the logits in one step, or return None if its parts have to be computed."""
-        if type(self) is not RequirementConstraint or not self.requirement.metric.found_by_name:
-            return None
-        if self.groups is not None or self.memory is not None or self.ignore_index is not None or self.over_ranks:
-            return None
-        batch = read_ordinary(
-            logits,
-            target,
-            task=self.task,
-            step=self.step,
-            threshold=kept_threshold(self),
-            weight=weight,
-            validate=self.validate,
-            judge=self._judge,
-            matrix=self.requirement.metric.needs_matrix,
-        )
-        if batch is None:
-            return None
-        shape = () if self.average is not None else (batch.kind.classes,)
-        multiplier = self.multiplier
-        metric = self.requirement.metric
-        if multiplier is None and not (metric.whole_matrix or metric.of_one_class):
-            multiplier = self.made("multiplier", logits.new_zeros(shape))
-        if multiplier is None or multiplier.shape != shape or multiplier.device != logits.device:
-            return None
-        key = self.requirement, self.average
-        evaluated = self._formula(self._term_of, batch, key, multiplier, penalty)
-        if evaluated is None:
-            return None
-        self._exclusive = batch.kind.exclusive
-        if self.learns and (self.seen is None or not self.held_out):
-            self._record(batch.hard_counts())
-        return evaluated[0]
-
-    def _term_of(self, counts: Counts, multiplier: Tensor, penalty: Tensor) -> Tensor:
-        return self.sum_of_terms(*self._violations(counts), multiplier, penalty)
 
     def _violations(self, counts: Counts) -> tuple[Tensor, Tensor]:
         """Return the violations, and whether there were samples to measure each one."""
@@ -212,9 +166,7 @@ class RequirementConstraint(MeasuredConstraint):
             rows: The rows.
             sync: Whether each rank of a distributed run passes its share of the rows.
         """
-        counts = count_hard(
-            rows.logits, rows.target, **self._settings(rows.logits, rows.target, rows.weight, rows.group)
-        )
+        counts = self._count(count_hard, rows)
         self._exclusive = counts.exclusive
         hard = torch.stack((counts.sum_over_ranks() if sync else counts).tensors)
         self.made("seen", hard).add_(hard)
@@ -246,30 +198,29 @@ class RequirementConstraint(MeasuredConstraint):
             One value per class and group, without those that have no samples to measure the metric on, and the
             violations of the same shape ``(k,)``, 0 where the requirement holds.
         """
-        counts = count_hard(logits, target, **self._settings(logits, target, weight, group))
+        counts = self._count(count_hard, Rows(logits, target, weight, group=group))
         value, measured = self._values(counts, hard=True)
         violation = self.requirement.excess(value)
         violation = torch.where(self.requirement.forgives(violation), 0.0, violation)
         return value[measured], violation[measured]
 
-    def _settings(self, logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None) -> dict[str, Any]:
-        """Return the arguments for both soft and hard counts."""
-        if self.groups is not None and group is None:
+    def _settings(self, rows: Rows) -> CountSettings:
+        """Return how to count, softly and hard."""
+        if self.groups is not None and rows.group is None:
             raise InvalidValueError(
                 f"{self.requirement} must hold in each of {self.groups} groups: pass group=, one number per row; in "
                 "fit, groups= and validation_groups="
             )
         ignored, validate, judge = self.ignore_index, self.validate, self._judge
-        return {
-            "task": settle_task(logits, target, self.task, ignore_index=ignored, validate=validate, judge=judge),
-            "threshold": kept_threshold(self),
-            "weight": weight,
-            "ignore_index": self.ignore_index,
-            "group": None if self.groups is None else group,
-            "groups": self.groups,
-            "validate": self.validate,
-            "matrix": self.requirement.metric.needs_matrix,
-        }
+        task = settle_task(rows.logits, rows.target, self.task, ignore_index=ignored, validate=validate, judge=judge)
+        threshold = kept_threshold(self)
+        return CountSettings(task, self.step, threshold, ignored, groups=self.groups, validate=validate)
+
+    def _count(self, count: Callable[..., Counts], rows: Rows, **further: Any) -> Counts:
+        """Count rows, softly or hard."""
+        group = None if self.groups is None else rows.group
+        further["matrix"] = self.requirement.metric.needs_matrix
+        return count(rows.logits, rows.target, self._settings(rows), weight=rows.weight, group=group, **further)
 
     def _all_ranks(self, counts: Counts) -> Counts:
         return counts.sum_over_ranks() if self.over_ranks else counts
@@ -282,7 +233,11 @@ class RequirementConstraint(MeasuredConstraint):
         """
         metric = self.requirement.metric
         if not isinstance(metric, GroupGap):
-            value = averaged(metric, counts, self.average, training=True)
+
+            def average(c: Counts) -> Tensor:
+                return averaged(metric, c, self.average, training=True)
+
+            value = average(counts) if self.average is None else evaluate(average, counts)
             return value, (is_measured if hard else has_samples)(metric, counts, value)
         by_group = averaged(metric.metric, counts, self.average, training=True)
         return metric.difference(by_group, counts), metric.has_two_groups(by_group, counts)

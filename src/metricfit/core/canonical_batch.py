@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from metricfit.core.kernels.binary import hard_counts, masses, soft_counts
-from metricfit.core.kernels.class_layout import Layout
 from metricfit.core.kernels.classes import class_counts
-from metricfit.core.kernels.soft_classes import decisions, hard_decisions, sum_decisions
+from metricfit.core.kernels.soft_classes import Layout, decisions, hard_decisions, sum_decisions
 from metricfit.core.numerics import ROUNDING, exact_dtype, is_positive
 from metricfit.core.steps import Linear, Step, StraightThrough, is_unchanged
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from metricfit.core.batch_counts import BatchCounts, read_ordinary
 from metricfit.core.canonical_batch import Batch, Classes
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING, exact_dtype, full_precision
-from metricfit.core.ordinary_batch import read_ordinary
+from metricfit.core.settings import DEFAULT, CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical
 from metricfit.core.threshold_reading import read_thresholds
-from metricfit.core.types import Task, Thresholds
 from metricfit.core.validation import check_finite, check_nan_logits, looks_at_values
 from metricfit.errors import InvalidValueError
 
@@ -22,46 +22,38 @@ from metricfit.errors import InvalidValueError
 def count_soft(
     logits: Tensor,
     target: Tensor,
+    settings: CountSettings = DEFAULT,
     *,
-    task: Task | None = None,
-    step: Step | None = None,
-    threshold: Thresholds = None,
     weight: Tensor | None = None,
-    ignore_index: int | None = None,
-    per_image: bool = False,
     group: Tensor | None = None,
-    groups: int | None = None,
-    validate: bool | None = None,
     judge: TargetJudge | None = None,
     matrix: bool = False,
+    lazily: bool = False,
 ) -> Counts:
     """Count soft decisions, differentiably.
 
-    The arguments are those of ``Counts.soft``, ``judge``: what a loss has seen of its targets so far, and ``matrix``:
-    whether counts of exclusive classes must hold the whole confusion matrix. Binary counts are a matrix as they are.
+    Args:
+        logits: The outputs of the model.
+        target: The labels.
+        settings: How to count.
+        weight: One weight per sample.
+        group: One group number per row.
+        judge: What a loss has seen of its targets so far.
+        matrix: Whether counts of exclusive classes must hold the whole confusion matrix. Binary counts are one.
+        lazily: Whether counts on the CPU may be ``BatchCounts``.
+
+    Returns:
+        The counts, as ``Counts.soft`` returns them.
     """
     judge = judge or TargetJudge()
-    if ignore_index is None and group is None and groups is None and not (per_image or matrix):
-        ordinary = read_ordinary(
-            logits, target, task=task, step=step, threshold=threshold, weight=weight, validate=validate, judge=judge
-        )
+    if group is None and not matrix:
+        ordinary = read_ordinary(logits, target, weight, settings, judge)
         if ordinary is not None:
-            return ordinary.counts()
-    batch = canonical(
-        logits,
-        target,
-        task=task,
-        weight=weight,
-        ignore_index=ignore_index,
-        per_image=per_image,
-        group=group,
-        groups=groups,
-        validate=validate,
-        judge=judge,
-        keep_types=not torch.compiler.is_compiling(),
-    )
-    step = batch.default_step if step is None else step
-    thresholds = read_thresholds(threshold, batch, soft=True)
+            return BatchCounts(ordinary) if lazily and ordinary.on_cpu else ordinary.counts()
+    kept = not torch.compiler.is_compiling()
+    batch = canonical(logits, target, settings, weight=weight, group=group, judge=judge, keep_types=kept)
+    step = batch.default_step if settings.step is None else settings.step
+    thresholds, validate = read_thresholds(settings.threshold, batch, soft=True), settings.validate
     with full_precision(batch.logits.device):
         if matrix and isinstance(batch, Classes):
             return _count_soft_matrix(batch, step, thresholds, validate)
@@ -89,36 +81,18 @@ def _count_soft_matrix(
 def count_hard(
     logits: Tensor,
     target: Tensor,
+    settings: CountSettings = DEFAULT,
     *,
-    task: Task | None = None,
-    threshold: Thresholds = None,
     weight: Tensor | None = None,
-    ignore_index: int | None = None,
-    per_image: bool = False,
     group: Tensor | None = None,
-    groups: int | None = None,
-    validate: bool | None = None,
     matrix: bool = False,
 ) -> Counts:
-    """Count hard decisions, exactly and without gradient.
-
-    The arguments are those of ``Counts.hard``, and ``matrix`` as in ``count_soft``.
-    """
-    batch = canonical(
-        logits.detach() if isinstance(logits, Tensor) else logits,
-        target,
-        task=task,
-        weight=weight,
-        ignore_index=ignore_index,
-        per_image=per_image,
-        group=group,
-        groups=groups,
-        validate=validate,
-        judge=TargetJudge(),
-    )
-    if looks_at_values(batch.logits, validate):
+    """Count hard decisions, exactly and without gradient; the arguments are those of ``count_soft``."""
+    logits = logits.detach() if isinstance(logits, Tensor) else logits
+    batch = canonical(logits, target, settings, weight=weight, group=group, judge=TargetJudge())
+    if looks_at_values(batch.logits, settings.validate):
         check_nan_logits(batch.logits)
-    thresholds = read_thresholds(threshold, batch, soft=False)
+    thresholds = read_thresholds(settings.threshold, batch, soft=False)
     with full_precision(batch.logits.device):
         if isinstance(thresholds, list):
             return Counts.stack([count_batch(batch, number, matrix=matrix) for number in thresholds])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.distributed import sum_over_ranks
+from metricfit.core.numerics import Dual
 from metricfit.core.types import Task, Thresholds
 from metricfit.core.validation import can_be_exclusive
 from metricfit.errors import InvalidValueError
@@ -56,6 +57,8 @@ class Counts:
     exclusive: bool = field(default=None, kw_only=True)  # type: ignore[assignment]  # __post_init__ sets it
 
     def __post_init__(self) -> None:
+        if type(self.tp) is Dual:
+            return
         if not all(isinstance(cell, Tensor) for cell in self):
             for name in ("tp", "fp", "fn", "tn"):
                 cell = torch.as_tensor(getattr(self, name), dtype=torch.float64)
@@ -73,7 +76,8 @@ class Counts:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Counts):
             return NotImplemented
-        alike = type(self) is type(other) and self.tp.shape == other.tp.shape and self.exclusive == other.exclusive
+        alike = len(self.tensors) == len(other.tensors) and self.exclusive == other.exclusive
+        alike = alike and self.tp.shape == other.tp.shape
         return alike and all(bool((a == b.to(a.device)).all()) for a, b in zip(self.tensors, other.tensors))  # noqa: B905
 
     def __add__(self, other: Counts) -> Counts:
@@ -173,6 +177,12 @@ class Counts:
         return self.with_tensors(sum_over_ranks(torch.stack(self.tensors)))
 
     @property
+    def classes(self) -> int:
+        """Number of classes; 1 for a binary problem."""
+        cells = self.tp.value if isinstance(self.tp, Dual) else self.tp
+        return int(cells.shape[-1]) if getattr(cells, "shape", ()) else 1
+
+    @property
     def positives(self) -> Tensor:
         """Number of samples of the class: tp + fn."""
         return self.tp + self.fn
@@ -242,20 +252,10 @@ class Counts:
         """
         # Imported here: counting needs Counts, and Counts as a value needs no kernels.
         from metricfit.core.counting import count_soft
+        from metricfit.core.settings import CountSettings
 
-        return count_soft(
-            logits,
-            target,
-            task=task,
-            step=step,
-            threshold=threshold,
-            weight=weight,
-            ignore_index=ignore_index,
-            per_image=per_image,
-            group=group,
-            groups=groups,
-            validate=validate,
-        )
+        settings = CountSettings(task, step, threshold, ignore_index, per_image, groups, validate)
+        return count_soft(logits, target, settings, weight=weight, group=group)
 
     @classmethod
     def hard(
@@ -304,19 +304,10 @@ class Counts:
             tensor([1.], dtype=torch.float64)
         """
         from metricfit.core.counting import count_hard
+        from metricfit.core.settings import CountSettings
 
-        return count_hard(
-            logits,
-            target,
-            task=task,
-            threshold=threshold,
-            weight=weight,
-            ignore_index=ignore_index,
-            per_image=per_image,
-            group=group,
-            groups=groups,
-            validate=validate,
-        )
+        settings = CountSettings(task, None, threshold, ignore_index, per_image, groups, validate)
+        return count_hard(logits, target, settings, weight=weight, group=group)
 
     @classmethod
     def from_labels(

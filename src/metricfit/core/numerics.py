@@ -1,11 +1,20 @@
-"""Arithmetic that stays finite, in value and in gradient."""
+"""Arithmetic that stays finite, in value and in gradient, on every kind of number that a formula is evaluated on.
+
+A formula over counts uses operators and the functions of this module: ``ratio``, ``share``, ``root``, ``where``,
+``minimum``, ``maximum``, ``clip`` and ``constant``. They take torch tensors, NumPy arrays, numbers, and dual numbers.
+
+A dual number (``Dual``) is a number with its derivatives by the four counts. One evaluation of a formula on four dual
+numbers gives the value and the derivatives of a batch's loss, in microseconds and without a graph of small tensors.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -30,14 +39,175 @@ def _smallest_divisor(dtype: torch.dtype) -> float:
 SMALLEST_DIVISOR = {
     dtype: _smallest_divisor(dtype) for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 }
+#: The same for numbers, arrays and dual numbers in float64, and for arrays in float32.
+LEAST, LEAST_FLOAT32 = SMALLEST_DIVISOR[torch.float64], SMALLEST_DIVISOR[torch.float32]
+
+#: The derivatives of a dual number by tp, fp, fn and tn.
+Slopes = tuple[Any, Any, Any, Any]
+#: A number of any kind: a tensor, an array, a number or a dual number.
+Number = Any
 
 
-def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Divide, with value 0 and gradient 0 where the denominator is 0 (or below 5e-31 in float32).
+class Dual:
+    """A number with its derivatives by tp, fp, fn and tn; with several classes, arrays with one number per class.
+
+    Of an array, the number of a class depends on the counts of this class alone. ``sum`` adds the classes: the result
+    is one number, whose derivatives are arrays with one number per class. The two mix as in ``array / array.sum()``
+    only where the first is a constant.
 
     Args:
-        numerator: A tensor.
-        denominator: A tensor that broadcasts with it.
+        value: The number, or one per class.
+        slopes: The four derivatives.
+    """
+
+    __slots__ = ("slopes", "value")
+    #: NumPy's arrays leave operations with dual numbers to this class.
+    __array_ufunc__ = None
+
+    def __init__(self, value: Any, slopes: Slopes) -> None:
+        self.value, self.slopes = value, slopes
+
+    def _scaled(self, value: Any, factor: Any) -> Dual:
+        a, b, c, d = self.slopes
+        if type(factor) is np.ndarray:
+            return Dual(value, _combine(self.slopes, factor, NO_SLOPES, 0.0))
+        return Dual(value, (a * factor, b * factor, c * factor, d * factor))
+
+    def __add__(self, other: Any) -> Dual:
+        if type(other) is not Dual:
+            return Dual(self.value + _plain(other), self.slopes)
+        (a, b, c, d), (e, f, g, h) = self.slopes, other.slopes
+        return Dual(self.value + other.value, (a + e, b + f, c + g, d + h))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Dual:
+        if type(other) is not Dual:
+            return Dual(self.value - _plain(other), self.slopes)
+        (a, b, c, d), (e, f, g, h) = self.slopes, other.slopes
+        return Dual(self.value - other.value, (a - e, b - f, c - g, d - h))
+
+    def __rsub__(self, other: Any) -> Dual:
+        a, b, c, d = self.slopes
+        return Dual(_plain(other) - self.value, (-a, -b, -c, -d))
+
+    def __mul__(self, other: Any) -> Dual:
+        if type(other) is not Dual:
+            factor = _plain(other)
+            return self._scaled(self.value * factor, factor)
+        return Dual(self.value * other.value, _combine(self.slopes, other.value, other.slopes, self.value))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Dual:
+        if type(other) is not Dual:
+            other = Dual(_plain(other), NO_SLOPES)
+        value, inverse = _quotient(self.value, other.value), _quotient(1.0, other.value)
+        return Dual(value, _combine(self.slopes, inverse, other.slopes, -value * inverse))
+
+    def __rtruediv__(self, other: Any) -> Dual:
+        return Dual(_plain(other), NO_SLOPES) / self
+
+    def __pow__(self, exponent: float) -> Dual:
+        power = _plain(exponent)
+        if power == 0:
+            return self._scaled(self.value**power, 0.0)
+        return self._scaled(self.value**power, power * self.value ** (power - 1))
+
+    def __neg__(self) -> Dual:
+        return self._scaled(-self.value, -1.0)
+
+    def __pos__(self) -> Dual:
+        return self
+
+    def __abs__(self) -> Dual:
+        return self._scaled(abs(self.value), np.sign(self.value))
+
+    def __lt__(self, other: Any) -> Any:
+        return self.value < value_of(other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.value <= value_of(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.value > value_of(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.value >= value_of(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Any:
+        return self.value == value_of(other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.value != value_of(other)
+
+    def __getitem__(self, place: Any) -> Dual:
+        """Return the number of one class, ``x[..., k]``, whose derivatives by the counts of other classes are 0."""
+        only = np.zeros(self.value.shape)
+        only[place] = 1.0
+        a, b, c, d = self.slopes
+        return Dual(self.value[place], (a * only, b * only, c * only, d * only))
+
+    def sum(self, axis: int = -1) -> Dual:
+        """Add the numbers of all classes."""
+        classes = len(self.value)
+        slopes = tuple(np.full(classes, slope) if isinstance(slope, float) else slope for slope in self.slopes)
+        return Dual(float(self.value.sum(axis)), slopes)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return f"Dual({self.value}, {self.slopes})"
+
+
+def _combine(first: Slopes, x: Any, second: Slopes, y: Any) -> Slopes:
+    """Return ``first x + second y``; of arrays without the many products with 0."""
+    if type(x) is np.ndarray:
+        return tuple(_add_products(a, x, b, y) for a, b in zip(first, second, strict=True))  # type: ignore[return-value]
+    (a, b, c, d), (e, f, g, h) = first, second
+    return a * x + e * y, b * x + f * y, c * x + g * y, d * x + h * y
+
+
+def _add_products(a: Any, x: Any, b: Any, y: Any) -> Any:
+    if type(a) is float and not a:
+        return 0.0 if type(b) is float and not b else b * y
+    return a * x if type(b) is float and not b else a * x + b * y
+
+
+#: The derivatives of a constant.
+NO_SLOPES = (0.0, 0.0, 0.0, 0.0)
+
+
+def _plain(number: Any) -> Any:
+    """Return a number or an array; anything else, such as a tensor, does not mix with dual numbers."""
+    if isinstance(number, (int, float, np.ndarray, np.number)):
+        return number
+    raise TypeError(f"a dual number does not mix with {type(number).__name__}")
+
+
+def _as_dual(number: Any) -> Dual:
+    return number if type(number) is Dual else Dual(_plain(number), NO_SLOPES)
+
+
+def value_of(number: Any) -> Any:
+    """Return the value of a dual number, and any other number as it is."""
+    return number.value if type(number) is Dual else number
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    """Divide as tensors do: x/0 is infinite, and 0/0 is NaN."""
+    if type(y) is float and type(x) is float:
+        return x / y if y else math.nan if x == 0 or x != x else math.copysign(math.inf, x)
+    with np.errstate(all="ignore"):
+        return np.divide(x, y)
+
+
+def ratio(numerator: Number, denominator: Number) -> Any:
+    """Divide, with value 0 and gradient 0 where the denominator is 0 (or below 5e-31 in float32, 8e-247 in float64).
+
+    Args:
+        numerator: A number of any kind.
+        denominator: A number that broadcasts with it.
 
     Returns:
         ``numerator / denominator``, or 0.
@@ -45,11 +215,22 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     Example:
         >>> ratio(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 0.0]))
         tensor([0.2500, 0.0000])
+        >>> ratio(1.0, 4.0), ratio(0.0, 0.0)
+        (0.25, 0.0)
     """
-    return _divide(numerator, denominator, denominator.abs() < SMALLEST_DIVISOR.get(denominator.dtype, 1.0))
+    if isinstance(denominator, Tensor):
+        return _divide(numerator, denominator, denominator.abs() < SMALLEST_DIVISOR.get(denominator.dtype, 1.0))
+    if type(numerator) is Dual or type(denominator) is Dual:
+        top, bottom = _as_dual(numerator), _as_dual(denominator)
+        inverse = _safe_inverse(bottom.value)
+        value = top.value * inverse
+        return Dual(value, _combine(top.slopes, inverse, bottom.slopes, -value * inverse))
+    if isinstance(numerator, Tensor):
+        return numerator * _safe_inverse(denominator)
+    return _divide_plain(numerator, denominator)
 
 
-def _divide(numerator: Tensor, denominator: Tensor, empty: Tensor) -> Tensor:
+def _divide(numerator: Any, denominator: Tensor, empty: Tensor) -> Tensor:
     """``numerator / denominator``, and 0 with zero gradient where ``empty``."""
     if not torch.is_grad_enabled():
         return (numerator / denominator).masked_fill_(empty, 0.0)
@@ -58,7 +239,27 @@ def _divide(numerator: Tensor, denominator: Tensor, empty: Tensor) -> Tensor:
     return (numerator / denominator.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
 
 
-def share(part: Tensor, rest: Tensor) -> Tensor:
+def _least(denominator: Any) -> float:
+    """Return the amount below which a denominator that is no tensor counts as 0."""
+    return LEAST_FLOAT32 if getattr(denominator, "dtype", None) == np.float32 else LEAST
+
+
+def _safe_inverse(denominator: Any) -> Any:
+    """Return 1 / denominator, and 0 where the denominator counts as 0."""
+    if isinstance(denominator, float):
+        return 1.0 / denominator if abs(denominator) >= LEAST else 0.0
+    empty = abs(denominator) < _least(denominator)
+    return np.where(empty, 0.0, 1.0 / np.where(empty, 1.0, denominator))
+
+
+def _divide_plain(numerator: Any, denominator: Any) -> Any:
+    if isinstance(denominator, (int, float)):
+        return numerator / denominator if abs(denominator) >= LEAST else 0.0 * numerator
+    empty = abs(denominator) < _least(denominator)
+    return np.where(empty, 0.0, numerator / np.where(empty, 1.0, denominator))
+
+
+def share(part: Number, rest: Number) -> Any:
     """``part / (part + rest)`` of two amounts of at least 0, and 0 with zero gradient where both are 0.
 
     The gradient by ``part`` is rest / total²; a plain division forms it as 1/total - part/total², which in float32
@@ -74,7 +275,13 @@ def share(part: Tensor, rest: Tensor) -> Tensor:
     Example:
         >>> share(torch.tensor([1.0, 3.0, 0.0]), torch.tensor([3.0, 1.0, 0.0]))
         tensor([0.2500, 0.7500, 0.0000])
+        >>> share(1.0, 3.0), share(0.0, 0.0)
+        (0.25, 0.0)
     """
+    if type(part) is Dual or type(rest) is Dual:
+        return _share_of_duals(_as_dual(part), _as_dual(rest))
+    if not isinstance(part, Tensor):
+        return _divide_plain(part, part + rest)
     least = SMALLEST_DIVISOR.get(rest.dtype, 1.0)
     total = part + rest
     if not torch.is_grad_enabled():
@@ -84,8 +291,14 @@ def share(part: Tensor, rest: Tensor) -> Tensor:
     return torch.where(mostly_part, 1 - smaller, smaller)
 
 
-def root(x: Tensor) -> Tensor:
-    """Take the square root, with value 0 and gradient 0, instead of an infinite one, where x is below 5e-31.
+def _share_of_duals(part: Dual, rest: Dual) -> Dual:
+    inverse = _safe_inverse(part.value + rest.value)
+    of_part, of_rest = part.value * inverse, rest.value * inverse
+    return Dual(of_part, _combine(part.slopes, of_rest * inverse, rest.slopes, -of_part * inverse))
+
+
+def root(x: Number) -> Any:
+    """Take the square root, with value 0 and gradient 0, instead of an infinite one, where x counts as 0 in ``ratio``.
 
     Args:
         x: Numbers of at least 0.
@@ -96,9 +309,170 @@ def root(x: Tensor) -> Tensor:
     Example:
         >>> root(torch.tensor([4.0, 0.0]))
         tensor([2., 0.])
+        >>> root(4.0)
+        2.0
     """
-    empty = x < SMALLEST_DIVISOR[x.dtype]  # 0, or a difference of counts that rounds to -1e-9
-    return torch.sqrt(x.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+    if isinstance(x, Tensor):
+        empty = x < SMALLEST_DIVISOR[x.dtype]  # 0, or a difference of counts that rounds to -1e-9
+        return torch.sqrt(x.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+    number = value_of(x)
+    if isinstance(number, (int, float)):
+        value: Any = math.sqrt(number) if number >= LEAST else 0.0
+    else:
+        value = np.where(number < _least(number), 0.0, np.sqrt(np.maximum(number, 0.0)))
+    return x._scaled(value, 0.5 * _safe_inverse(value)) if type(x) is Dual else value
+
+
+def where(condition: Any, x: Number, y: Number) -> Any:
+    """Take ``x`` where a condition holds and ``y`` elsewhere.
+
+    Args:
+        condition: A boolean, or booleans.
+        x: Numbers of any kind.
+        y: Numbers that broadcast with ``x``.
+
+    Returns:
+        One of the two in each place, with its gradient.
+
+    Example:
+        >>> where(torch.tensor([True, False]), torch.tensor([1.0, 2.0]), 0.0)
+        tensor([1., 0.])
+    """
+    if isinstance(condition, Tensor):
+        return torch.where(condition, x, y)
+    if isinstance(condition, (bool, np.bool_)):
+        chosen = x if condition else y
+        return _as_dual(chosen) if type(x) is Dual or type(y) is Dual else chosen
+    if type(x) is Dual or type(y) is Dual:
+        first, second = _as_dual(x), _as_dual(y)
+        pairs = zip(first.slopes, second.slopes, strict=True)
+        slopes = tuple(np.where(condition, of_x, of_y) for of_x, of_y in pairs)
+        return Dual(np.where(condition, first.value, second.value), slopes)  # type: ignore[arg-type]
+    return np.where(condition, x, y)
+
+
+def minimum(x: Number, y: Number) -> Any:
+    """Take the smaller of two numbers in each place; equal ones share the gradient.
+
+    Args:
+        x: Numbers of any kind.
+        y: Numbers that broadcast with ``x``.
+
+    Returns:
+        The smaller numbers.
+
+    Example:
+        >>> minimum(torch.tensor([1.0, 3.0]), 2.0), minimum(1.0, 2.0)
+        (tensor([1., 2.]), 1.0)
+    """
+    if isinstance(x, Tensor) or isinstance(y, Tensor):
+        return torch.minimum(*_tensors(x, y))
+    return _choose(x, y, value_of(x) < value_of(y))
+
+
+def maximum(x: Number, y: Number) -> Any:
+    """Take the larger of two numbers in each place; equal ones share the gradient.
+
+    Args:
+        x: Numbers of any kind.
+        y: Numbers that broadcast with ``x``.
+
+    Returns:
+        The larger numbers.
+
+    Example:
+        >>> maximum(torch.tensor([1.0, 3.0]), 2.0), maximum(1.0, 2.0)
+        (tensor([2., 3.]), 2.0)
+    """
+    if isinstance(x, Tensor) or isinstance(y, Tensor):
+        return torch.maximum(*_tensors(x, y))
+    return _choose(x, y, value_of(x) > value_of(y))
+
+
+def _tensors(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    like = x if isinstance(x, Tensor) else y
+    return (
+        x if isinstance(x, Tensor) else torch.full_like(like, x),
+        y if isinstance(y, Tensor) else torch.full_like(like, y),
+    )
+
+
+def _choose(x: Any, y: Any, first: Any) -> Any:
+    chosen = where(first, x, y)
+    if type(chosen) is not Dual and type(x) is not Dual and type(y) is not Dual:
+        return chosen
+    return where(value_of(x) == value_of(y), (_as_dual(x) + y) * 0.5, chosen)
+
+
+def clip(x: Number, low: float, high: float) -> Any:
+    """Move numbers into an interval; outside of it the gradient is 0.
+
+    Args:
+        x: Numbers of any kind.
+        low: The smallest number.
+        high: The largest number.
+
+    Returns:
+        The numbers, of the same kind.
+
+    Example:
+        >>> clip(torch.tensor([-2.0, 0.5]), -1.0, 1.0), clip(3.0, -1.0, 1.0)
+        (tensor([-1.0000,  0.5000]), 1.0)
+    """
+    if isinstance(x, Tensor):
+        return x.clamp(low, high)
+    if type(x) is Dual:
+        return x._scaled(clip(x.value, low, high), 1.0 * ((x.value >= low) & (x.value <= high)))
+    return min(max(x, low), high) if isinstance(x, (int, float)) else np.clip(x, low, high)
+
+
+def constant(x: Number) -> Any:
+    """Return the same number as a constant, without its gradient.
+
+    Args:
+        x: Numbers of any kind.
+
+    Returns:
+        The numbers; of dual numbers the values.
+
+    Example:
+        >>> constant(torch.tensor(2.0, requires_grad=True)).requires_grad
+        False
+    """
+    return x.detach() if isinstance(x, Tensor) else value_of(x)
+
+
+def without_tiny(x: Number) -> Any:
+    """Replace what counts as 0 in a denominator by 0, with gradient 0.
+
+    Args:
+        x: Numbers of at least 0, of any kind.
+
+    Returns:
+        The numbers, of the same kind.
+
+    Example:
+        >>> without_tiny(torch.tensor([1e-40, 2.0]))
+        tensor([0., 2.])
+    """
+    if isinstance(x, Tensor):
+        return torch.nn.functional.threshold(x, SMALLEST_DIVISOR[x.dtype], 0.0)
+    return where(value_of(x) > _least(value_of(x)), x, 0.0 * x)
+
+
+def duals(cells: Sequence[Any]) -> list[Dual]:
+    """Return dual numbers of four counts: floats, or lists with one float per class."""
+    if not isinstance(cells[0], float):
+        cells = [np.array(cell) for cell in cells]
+    return [Dual(cell, slopes) for cell, slopes in zip(cells, _UNITS, strict=True)]
+
+
+_UNITS = ((1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 1.0))
+
+
+def smallest_divisor(x: Number) -> float:
+    """Return the amount below which a denominator of this kind counts as 0."""
+    return SMALLEST_DIVISOR.get(x.dtype, 1.0) if isinstance(x, Tensor) else _least(x)
 
 
 def counting_dtype(dtype: torch.dtype) -> torch.dtype:

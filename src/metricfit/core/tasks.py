@@ -10,8 +10,9 @@ from torch import Tensor
 
 from metricfit.core.canonical_batch import Batch, Classes, Columns
 from metricfit.core.class_shares import TargetJudge, inspects_targets
-from metricfit.core.kernels.class_layout import Layout
+from metricfit.core.kernels.soft_classes import Layout
 from metricfit.core.numerics import counting_dtype
+from metricfit.core.settings import DEFAULT, CountSettings
 from metricfit.core.types import Task
 from metricfit.core.validation import (
     COARSE_SUM,
@@ -40,23 +41,32 @@ READINGS = (
 def canonical(
     logits: Tensor,
     target: Tensor,
+    settings: CountSettings = DEFAULT,
     *,
-    task: Task | None = None,
     weight: Tensor | None = None,
-    ignore_index: int | None = None,
-    per_image: bool = False,
     group: Tensor | None = None,
-    groups: int | None = None,
-    validate: bool | None = None,
     judge: TargetJudge | None = None,
     keep_types: bool = False,
 ) -> Batch:
     """Determine the task, check the arguments, and bring them into the layout that the kernels take.
 
-    The arguments are those of ``Counts.soft``, ``judge``, which inspects targets that could be read in two ways; None
-    to take them as they are, and ``keep_types``: whether columns may keep the types of logits and target on a device
-    whose kernels read all of them.
+    Args:
+        logits: The outputs of the model.
+        target: The labels.
+        settings: How the batch is read.
+        weight: One weight per sample.
+        group: One group number per row.
+        judge: What inspects targets that could be read in two ways; None to take them as they are.
+        keep_types: Whether columns may keep the types of logits and target on a device whose kernels read all of them.
+
+    Returns:
+        The batch.
+
+    Raises:
+        InvalidValueError: Shapes, labels or weights do not fit; the message says what to do.
+        InvalidTypeError: An argument is not a tensor, or the logits are integers.
     """
+    task, _, _, ignore_index, per_image, groups, validate = settings
     check_tensors(logits, target, weight, group)
     reading = read_task(logits, target, task)
     if reading == "multilabel" and task is None and judge is not None and inspects_targets(logits, validate):
@@ -105,7 +115,8 @@ def columns(
 
     ``for_classes`` names the losses to use for exclusive classes, for the message.
     """
-    batch = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=validate)
+    settings = CountSettings(task=task, ignore_index=ignore_index, validate=validate)
+    batch = canonical(logits, target, settings, weight=weight)
     if isinstance(batch, Columns):
         return batch
     remedy = f"; for classes that exclude each other use {for_classes}" if for_classes else ""

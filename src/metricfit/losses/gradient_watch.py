@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,8 +89,10 @@ class ProgressWatch:
         """Copies start from the beginning."""
         return ProgressWatch, ()
 
-    def due(self) -> bool:
-        """Count a forward pass of training, and return whether to record it."""
+    def due(self, last: tuple[Any, bool] | None) -> bool:
+        """Count a forward pass of training of at least three exclusive classes, and return whether to record it."""
+        if last is None or not last[1] or _classes(last[0][0]) < 3:
+            return False
         self.passes += 1
         return self.passes <= FIRST_PASSES or STALL_AT - LAST_PASSES < self.passes <= STALL_AT
 
@@ -174,7 +177,7 @@ class GradientWatch:
                 "outputs before the sigmoid or softmax, or say from_probabilities=True. Logits that happen to lie "
                 "there are fine",
                 ProbabilitiesWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
 
     def watch(self, loss: Tensor, logits: Tensor, owner: str) -> None:
@@ -209,6 +212,10 @@ class GradientWatch:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
+
+
+def _classes(cell: Any) -> int:
+    return cell.shape[-1] if isinstance(cell, Tensor) else 1 if isinstance(cell, float) else len(cell)
 
 
 def _number(scalar: Tensor) -> float:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from metricfit.core.class_formula import FormulaOnDevice
-from metricfit.core.class_loss import ClassSettings, evaluate_classes
+from metricfit.core.batch_counts import BatchCounts, evaluate
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_soft
 from metricfit.core.counts import Counts
-from metricfit.core.distributed import number_of_ranks
 from metricfit.core.numerics import has_storage, ratio
-from metricfit.core.ordinary_batch import read_ordinary
 from metricfit.core.probabilities import logits_of
+from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
 from metricfit.core.threshold_vectors import PerLabel
@@ -26,15 +24,11 @@ from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.core.validation import is_false, looks_at_values, refuse_tracing
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
-from metricfit.losses.compiled_binary import evaluate_compiled_binary
-from metricfit.losses.compiled_classes import evaluate_compiled
 from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
-from metricfit.losses.last_counts import LastCounts
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.threshold_setting import ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.metrics.average import averaged, check_average, loss_of_counts
 from metricfit.metrics.class_subset import check_classes
-from metricfit.metrics.counts_formula import CountsFormula
 from metricfit.metrics.empty_classes import check_zero_division
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.image_average import has_pixels, sum_images, weigh_images
@@ -152,9 +146,7 @@ class MetricLoss(AdditiveLoss):
         self._watch = GradientWatch()
         self._progress = ProgressWatch()
         self._judge = TargetJudge()
-        self._formula = CountsFormula()
-        self._on_device = FormulaOnDevice()
-        self._last = LastCounts()
+        self._last: tuple[Any, bool] | None = None  # the counts of the last batch, and whether classes are exclusive
 
     def forward(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
@@ -176,16 +168,8 @@ class MetricLoss(AdditiveLoss):
         refuse_tracing()
         if isinstance(logits, Tensor) and logits.dtype == torch.float16 and not self._says_half:
             self._check_half()
-        takes_parts = group is not None or self.from_probabilities
-        if torch.compiler.is_compiling() and not takes_parts:
-            compiled = self._evaluate_compiled(logits, target, weight)
-            if compiled is not None:
-                return compiled
-            takes_parts = True
-        loss = None if takes_parts else self._evaluate_ordinary(logits, target, weight)
-        if loss is None:
-            groups = {} if group is None else {"group": group}  # subclasses may define statistics without groups
-            loss = self.value(self.over_ranks(self.statistics(logits, target, weight, **groups)))
+        groups = {} if group is None else {"group": group}  # subclasses may define statistics without groups
+        loss = self.value(self.over_ranks(self.statistics(logits, target, weight, **groups)))
         if self.training and logits.numel() > 0 and looks_at_values(logits, self.validate):
             self._watch_training(loss, logits)
         return loss
@@ -193,17 +177,20 @@ class MetricLoss(AdditiveLoss):
     def _watch_training(self, loss: Tensor, logits: Tensor) -> None:
         """Warn about a gradient of 0, and about classes without progress, in the passes in which that is checked."""
         if self._watch.due():
-            owner = f"MetricLoss({self.metric.name!r})"
-            if not self.from_probabilities:
-                self._watch.look_at_range(logits, owner)
-            if not self._last.lacks_a_class(self.classes):
-                self._watch.watch(loss, logits, owner)
+            self._watch_gradient(loss, logits)
         if self.memory is not None or self.metric.minimize or not (loss.requires_grad and loss.dim() == 0):
             return
-        if self._last.exclusive_classes > 2 and self._progress.due():
-            counts = self._last.counts
+        if self._progress.due(self._last):
+            counts = self._last_counts()
             assert counts is not None
             self._progress.see(loss, counts, f"MetricLoss({self.metric.name!r})")
+
+    def _watch_gradient(self, loss: Tensor, logits: Tensor) -> None:
+        owner, counts = f"MetricLoss({self.metric.name!r})", self._last_counts()
+        if not self.from_probabilities:
+            self._watch.look_at_range(logits, owner)
+        if counts is not None and self._has_both(counts):
+            self._watch.watch(loss, logits, owner)
 
     def _check_half(self) -> None:
         """Warn once if gradients of logits in float16 can overflow, because of costs that are too large for it."""
@@ -217,71 +204,10 @@ class MetricLoss(AdditiveLoss):
                 stacklevel=5,
             )
 
-    def _has_other_parts(self) -> bool:
-        """Return whether a subclass defines what the loss is computed from."""
-        kind = type(self)
-        return kind is not MetricLoss and (
-            kind.statistics is not MetricLoss.statistics or kind.value is not MetricLoss.value
-        )
-
-    def _evaluate_compiled(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor | None:
-        """Compute the loss as one operation of a compiled function, or return None if its parts have to be called."""
-        metric = self.metric
-        if self._has_other_parts() or type(metric) is not Metric or not metric.found_by_name:
-            return None
-        if self.per_image or self.average is None or self.classes is not None or self.zero_division is not None:
-            return None
-        if self.memory is not None or self.validate or self.per_label or (self.sync and number_of_ranks() > 1):
-            return None
-        if self.ignore_index is None and not metric.user_defined:
-            loss = evaluate_compiled_binary(
-                metric.name, self.average, logits, target, weight, self.task, self.step, self.threshold
-            )
-            if loss is not None:
-                return loss
-        if not logits.is_cuda or metric.needs_matrix:
-            return None
-        settings = ClassSettings(self.task, self.step, self.threshold, self.ignore_index, self.validate)
-        return evaluate_compiled(metric, self.average, logits, target, weight, settings)
-
-    def _evaluate_ordinary(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor | None:
-        """Compute the loss from the logits in one step, or return None if the parts of the loss have to be called."""
-        if self._has_other_parts() or self.per_image or self.uses_groups or self.average is None:
-            return None
-        if self.memory is not None or (self.sync and number_of_ranks() > 1):
-            return None
-        if not self.metric.found_by_name:  # a function of a user may compute something else in the next call
-            return None
-        key = self.metric, self.average
-        if isinstance(logits, Tensor) and logits.is_cuda and not self.metric.needs_matrix:
-            settings = ClassSettings(self.task, self.step, kept_threshold(self), self.ignore_index, self.validate)
-            on_gpu = evaluate_classes(self._on_device, self._loss_of, key, logits, target, weight, settings)
-            if on_gpu is not None:
-                self._last.counts = Counts(*on_gpu[1], exclusive=True)
-                return on_gpu[0]
-        if self.ignore_index is not None:
-            return None
-        batch = read_ordinary(
-            logits,
-            target,
-            task=self.task,
-            step=self.step,
-            threshold=kept_threshold(self),
-            weight=weight,
-            validate=self.validate,
-            judge=self._judge,
-            matrix=self.metric.needs_matrix,
-        )
-        if batch is None:
-            return None
-        evaluated = self._formula(self._loss_of, batch, key)
-        if evaluated is None:
-            return None
-        loss, numbers = evaluated
-        self._last.numbers, self._last.exclusive = numbers, batch.kind.exclusive
-        if self.metric.user_defined:
-            self._refuse_not_finite(loss)
-        return loss
+    def _settings(self) -> CountSettings:
+        groups = self.metric.groups if isinstance(self.metric, GroupGap) else None
+        threshold = kept_threshold(self)
+        return CountSettings(self.task, self.step, threshold, self.ignore_index, self.per_image, groups, self.validate)
 
     def statistics(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
@@ -316,17 +242,12 @@ class MetricLoss(AdditiveLoss):
         counts = count_soft(
             logits,
             target,
-            step=self.step,
-            threshold=kept_threshold(self),
-            task=self.task,
+            self._settings(),
             weight=weight,
-            ignore_index=self.ignore_index,
-            per_image=self.per_image,
             group=group,
-            groups=self.metric.groups if isinstance(self.metric, GroupGap) else None,
-            validate=self.validate,
             judge=self._judge,
             matrix=self.metric.needs_matrix,
+            lazily=True,
         )
         if not self.per_image:
             return counts
@@ -356,16 +277,11 @@ class MetricLoss(AdditiveLoss):
             )
         if isinstance(statistics, Counts):
             counts = statistics if self.memory is None else self.memory(statistics)
-            loss = self._evaluate(counts)
+            loss = self._loss_of(counts) if self.average is None else evaluate(self._loss_of, counts)
             self._inspect(counts, loss)
             return loss
         value = ratio(statistics[0], statistics[1])
         return value if self.metric.minimize else 1 - value
-
-    def _evaluate(self, counts: Counts) -> Tensor:
-        if self.average is None or self.uses_groups or not self.metric.found_by_name:
-            return self._loss_of(counts)
-        return self._on_device(self._loss_of, counts, (self.metric, self.average))
 
     def _loss_of(self, counts: Counts) -> Tensor:
         return loss_of_counts(self.metric, counts, self.average, self.classes, self.zero_division)
@@ -376,18 +292,32 @@ class MetricLoss(AdditiveLoss):
 
     def _inspect(self, counts: Counts, value: Tensor) -> None:
         """Remember the counts for ``left_out`` and the watches, and refuse a value that is not finite."""
-        if not torch.compiler.is_compiling() and has_storage(counts.tp):
-            self._last.counts = counts.map(torch.detach)
-        if self.metric.user_defined:
-            self._refuse_not_finite(value, counts)
-
-    def _refuse_not_finite(self, value: Tensor, counts: Counts | None = None) -> None:
+        if isinstance(counts, BatchCounts) and counts.numbers is not None:
+            self._last = counts.numbers, counts.exclusive
+        elif not torch.compiler.is_compiling() and has_storage(counts.tp):
+            self._last = [cell.detach() for cell in counts], counts.exclusive
+        if not self.metric.user_defined:
+            return
         if looks_at_values(value, self.validate) and is_false(value.detach().isfinite().all()):
             raise InvalidValueError(
-                f"{self.metric.name} is not finite at {counts or self._last.counts}; divide with "
+                f"{self.metric.name} is not finite at {counts}; divide with "
                 "metricfit.metrics.ratio, which is 0 if the denominator is 0, and take roots with "
                 "metricfit.metrics.root"
             )
+
+    def _last_counts(self) -> Counts | None:
+        """Return the counts of the last batch without gradient; None before the first batch."""
+        if self._last is None:
+            return None
+        cells, exclusive = self._last
+        if not isinstance(cells[0], Tensor):
+            cells = torch.tensor(cells, device="cpu").reshape(4, -1).unbind()
+        return Counts(*cells, exclusive=exclusive)
+
+    def _has_both(self, counts: Counts) -> bool:
+        """Return whether one of the classes had both positives and negatives; without, a gradient of 0 is right."""
+        has_both = (counts.positives > 0) & (counts.negatives > 0)
+        return not is_false((has_both if self.classes is None else has_both[..., list(self.classes)]).any())
 
     def left_out(self) -> list[int]:
         """List the classes without a true sample in the last batch, which its macro average left out.
@@ -399,7 +329,11 @@ class MetricLoss(AdditiveLoss):
         whole = self.metric.whole_matrix or self.metric.of_one_class
         if self.average != "macro" or whole or "positives" not in self.metric.needs or self.zero_division in (0, 1):
             return []
-        empty = self._last.classes_without_samples()
+        counts = self._last_counts()
+        if counts is None or counts.classes == 1:
+            return []
+        positives = counts.positives
+        empty = (positives.reshape(-1, counts.classes).sum(0) == 0).nonzero().flatten().tolist()
         return empty if self.classes is None else [number for number in empty if number in self.classes]
 
     def extra_repr(self) -> str:

@@ -8,6 +8,7 @@ from torch import Tensor
 from metricfit.core.canonical_batch import Classes
 from metricfit.core.distributed import gather_over_ranks, sum_over_ranks
 from metricfit.core.numerics import ratio
+from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, is_false, looks_at_values
@@ -73,7 +74,10 @@ class LovaszLoss(BatchLoss):
             ValueError: If the shapes do not match, or the targets are soft: shares of classes, or between 0 and 1.
         """
         batch = canonical(
-            logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index, per_image=self.per_image
+            logits,
+            target,
+            CountSettings(task=self.task, ignore_index=self.ignore_index, per_image=self.per_image),
+            weight=weight,
         )
         if isinstance(batch, Classes):
             errors, truth, weights = _errors_of_classes(batch, self.per_image)

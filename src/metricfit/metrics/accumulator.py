@@ -16,6 +16,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.distributed import fill_missing, sum_over_ranks
 from metricfit.core.numerics import ratio
 from metricfit.core.probabilities import logits_of
+from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import check_task
 from metricfit.core.threshold_vectors import PerLabel, read_decision
 from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
@@ -152,13 +153,15 @@ class Accumulator(LateBuffers):
         return count_hard(
             logits,
             target,
-            task=self.task,
-            threshold=threshold.unsqueeze(-1) if isinstance(threshold, Tensor) and self.per_label else threshold,
+            CountSettings(
+                task=self.task,
+                threshold=threshold.unsqueeze(-1) if isinstance(threshold, Tensor) and self.per_label else threshold,
+                ignore_index=self.ignore_index,
+                per_image=self.per_image,
+                groups=groups,
+            ),
             weight=weight,
-            ignore_index=self.ignore_index,
-            per_image=self.per_image,
             group=group,
-            groups=groups,
             matrix=self.metric.needs_matrix,
         )
 

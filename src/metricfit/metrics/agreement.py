@@ -6,14 +6,10 @@ overflow nor vanish, for any sum of the weights.
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import Tensor
-from torch.nn.functional import threshold
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import SMALLEST_DIVISOR, ratio, root, share
+from metricfit.core.numerics import clip, constant, ratio, root, share, without_tiny
 from metricfit.metrics.decorators import builtin
 from metricfit.metrics.formulas import NEGATIVES, POSITIVES
 from metricfit.metrics.registry import alias
@@ -44,11 +40,10 @@ def balanced_accuracy(c: Counts) -> Tensor:
         >>> metrics.balanced_accuracy(Counts(tp=3, fp=1, fn=2, tn=4))
         tensor([0.7000], dtype=torch.float64)
     """
-    if c.tp.shape[-1] == 1:
+    if c.classes == 1:
         classes = (c.positives > 0) + 0.0 + (c.negatives > 0)
         return ratio(share(c.tp, c.fn) + share(c.tn, c.fp), classes)
-    present = (c.positives > 0).to(c.tp.dtype)
-    return ratio(share(c.tp, c.fn).sum(-1), present.sum(-1))
+    return ratio(share(c.tp, c.fn).sum(-1), (c.positives > 0).sum(-1))
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
@@ -63,11 +58,11 @@ def mcc(c: Counts) -> Tensor:
         tensor([0.4082], dtype=torch.float64)
     """
     c = _shares(c)
-    if c.tp.shape[-1] == 1:
+    if c.classes == 1:
         spread = root(c.positives * c.negatives) * root(c.predicted * (c.fn + c.tn))
-        return ratio(c.tp * c.tn - c.fp * c.fn, spread).clamp(-1.0, 1.0)  # two roots can round past it
+        return clip(ratio(c.tp * c.tn - c.fp * c.fn, spread), -1.0, 1.0)  # two roots can round past it
     unlike = root((c.predicted * (c.fn + c.tn)).sum(-1)) * root((c.positives * c.negatives).sum(-1))
-    return ratio(_covariance(c), unlike).clamp(-1.0, 1.0)
+    return clip(ratio(_covariance(c), unlike), -1.0, 1.0)
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
@@ -82,7 +77,7 @@ def kappa(c: Counts) -> Tensor:
         tensor([0.4000], dtype=torch.float64)
     """
     c = _shares(c)
-    if c.tp.shape[-1] == 1:
+    if c.classes == 1:
         unlike = c.predicted * c.negatives + c.positives * (c.fn + c.tn)
         return ratio(2 * (c.tp * c.tn - c.fp * c.fn), unlike)
     return ratio(_covariance(c), (c.positives * (c.fn + c.tn)).sum(-1))
@@ -153,9 +148,8 @@ def _shares(c: Counts) -> Counts:
     The sum is held constant: the gradient of such a formula is the same. Counts that are too small to be divided by
     become 0 first, because dividing them by a small sum would hide how small they are.
     """
-    n, least = c.map(torch.detach).n, SMALLEST_DIVISOR[c.tp.dtype]
-    scale = n.masked_fill(n < least, math.inf).reciprocal()
-    return c.map(lambda cell: threshold(cell, least, 0.0) * scale)
+    scale = ratio(1.0, constant(c.n))
+    return c.map(lambda cell: without_tiny(cell) * scale)
 
 
 def _covariance(c: Counts) -> Tensor:

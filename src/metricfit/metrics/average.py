@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ratio
+from metricfit.core.numerics import Dual, constant, ratio, where
 from metricfit.core.types import Average, ZeroDivision
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.class_subset import check_classes, class_mask
@@ -77,26 +79,42 @@ def averaged(
     if metric.whole_matrix and counts.exclusive:
         value = metric(counts)
         value = value if zero_division is None else _skip(value, has_samples(metric, counts, value))
-        return value if value.dim() < counts.tp.dim() else value if average is None else value.squeeze(-1)
-    if average == "micro" and counts.tp.shape[-1] > 1:
-        counts = counts.map(lambda cell: (cell if mask is None else cell * mask).sum(-1, keepdim=True))
+        return value if average is None else _without_class_axis(value, counts)
+    if average == "micro" and counts.classes > 1:
+        counts = counts.map(lambda cell: _sum_classes(cell if mask is None else cell * mask))
         mask, chosen = None, None
     value = metric(counts)
     if zero_division == 1:
         value = torch.where(is_undefined(metric, counts), 1.0, value)
     present = has_samples(metric, counts, value) if zero_division == SKIP else None
-    if average is None or value.shape[-1] == 1:
+    if average is None or counts.classes == 1 or metric.of_one_class:
         value = value if present is None else _skip(value, present)
         if average is not None:
-            return value.squeeze(-1)
+            return _without_class_axis(value, counts)
         return value if chosen is None else value[..., list(chosen)]
     share = _shares(metric, counts, value, average, training, zero_division, present)
     share = share if mask is None else share * mask
     if average == "weighted" and zero_division == 1:  # without weights, the classes count alike
         alike = torch.ones_like(share) if mask is None else mask.to(share.dtype).expand_as(share)
         share = torch.where(share.sum(-1, keepdim=True) > 0, share, alike)
-    mean = ratio((share * value).sum(-1), share.sum(-1))
+    total = share.sum(-1)
+    if isinstance(value, Dual):
+        return (value * ratio(share, float(total))).sum()  # type: ignore[return-value]
+    mean = ratio((share * value).sum(-1), total)
     return mean if present is None else _skip(mean, share.sum(-1) > 0)
+
+
+def _sum_classes(cell: Any) -> Any:
+    return cell.sum(-1, keepdim=True) if isinstance(cell, Tensor) else cell.sum(-1)
+
+
+def _without_class_axis(value: Any, counts: Counts) -> Any:
+    """Return values ``(..., 1)`` as ``(...)``, and values of the whole matrix, or dual numbers, as they are."""
+    return value.squeeze(-1) if isinstance(value, Tensor) and value.dim() == counts.tp.dim() else value
+
+
+def _ones(value: Any) -> Any:
+    return torch.ones_like(value) if isinstance(value, Tensor) else np.ones(value.value.shape)
 
 
 def _skip(value: Tensor, present: Tensor) -> Tensor:
@@ -114,16 +132,17 @@ def _shares(
 ) -> Tensor:
     """Return how much each class counts in an average that is a mean over the classes."""
     if average == "weighted":
-        return counts.positives.detach()
+        return constant(counts.positives)
     if present is not None:
         return present.to(value.dtype)
     if zero_division is not None:
-        return torch.ones_like(value)
+        return _ones(value)
     if not training and counts.exclusive:
         return (~((counts.positives <= 0) & (counts.predicted <= 0))).to(value.dtype)
     if training and "positives" in metric.needs:
-        return (~(counts.positives.detach() <= 0)).to(value.dtype)  # NaN is not left out: it shows that logits diverged
-    return torch.ones_like(value)
+        empty = constant(counts.positives) <= 0  # NaN is not left out: it shows that logits diverged
+        return where(empty, 0.0, _ones(value))
+    return _ones(value)
 
 
 def loss_of_counts(
@@ -146,7 +165,12 @@ def loss_of_counts(
     Returns:
         The loss, a scalar; without an average one loss per class.
     """
+    if type(counts.tp) is Dual and counts.exclusive and (metric.whole_matrix or counts.classes == 1):
+        single: Any = metric(counts)  # what ``averaged`` returns, without its checks
+        return single if metric.minimize else 1.0 - single  # type: ignore[no-any-return]
     value = averaged(metric, counts, average, classes, zero_division, training=True)
+    if isinstance(value, Dual):
+        return value if metric.minimize else 1.0 - value  # type: ignore[return-value]
     if zero_division == SKIP:
         value = torch.where(value.isnan(), 0.0, value)  # no class has samples
     if counts.tp.dim() > 1 + isinstance(metric, GroupGap):  # several thresholds

@@ -12,6 +12,7 @@ from metricfit.core.buffers import LateBuffers
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.counts import Counts
 from metricfit.core.distributed import fill_missing, sum_over_ranks
+from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite
@@ -84,7 +85,7 @@ class BinnedScores(LateBuffers):
         Raises:
             InvalidValueError: The shapes do not fit each other or the earlier batches.
         """
-        batch = canonical(logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index)
+        batch = canonical(logits, target, CountSettings(task=self.task, ignore_index=self.ignore_index), weight=weight)
         exclusive = isinstance(batch, Classes)
         log_odds, positive, weight, _ = self._ask(batch)
         if bool(log_odds.isnan().any()):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
+from metricfit.core.numerics import Dual
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 
@@ -53,7 +55,7 @@ def class_mask(metric: Metric, counts: Counts, classes: tuple[int, ...]) -> Tens
         InvalidValueError: There is only one class, one of those chosen does not exist, or the metric is one number for
             the whole confusion matrix.
     """
-    number = counts.tp.shape[-1]
+    number = counts.classes
     if number == 1:
         raise InvalidValueError(
             f"classes={list(classes)} chooses among several classes, but a binary problem has one, its positive class; "
@@ -63,6 +65,8 @@ def class_mask(metric: Metric, counts: Counts, classes: tuple[int, ...]) -> Tens
         raise InvalidValueError(f"classes={list(classes)}: there are {number} classes, 0 to {number - 1}")
     if metric.whole_matrix and counts.exclusive:
         raise InvalidValueError(_whole_matrix_message(metric))
+    if isinstance(counts.tp, Dual):
+        return np.array([float(k in classes) for k in range(number)])  # type: ignore[return-value]
     if counts.tp.device.type == "cpu" or torch.compiler.is_compiling():
         return _make_mask(classes, number, counts.tp.dtype, counts.tp.device)
     return _kept_mask(classes, number, counts.tp.dtype, counts.tp.device)

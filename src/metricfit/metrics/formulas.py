@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ratio, share
+from metricfit.core.numerics import maximum, minimum, ratio, share, where
 from metricfit.metrics.decorators import builtin, builtin_factory
 from metricfit.metrics.registry import alias
 from metricfit.metrics.row_cost import CostFactory
@@ -28,10 +27,10 @@ def _fbeta(c: Counts, beta: Parameter) -> Tensor:
 
 def _shares_of_errors(beta: Parameter) -> tuple[Parameter, Parameter]:
     """Return b² / (1 + b²) and 1 / (1 + b²), computed from the smaller of b and 1/b: its square cannot overflow."""
-    if isinstance(beta, Tensor):
-        small = torch.minimum(beta, 1 / beta) ** 2
+    if not isinstance(beta, (int, float)):
+        small = minimum(beta, 1 / where(beta > 0, beta, 1.0)) ** 2
         more, less = 1 / (1 + small), small / (1 + small)
-        return torch.where(beta > 1, more, less), torch.where(beta > 1, less, more)
+        return where(beta > 1, more, less), where(beta > 1, less, more)
     square = min(beta, 1 / beta if beta else math.inf) ** 2
     larger, smaller = 1 / (1 + square), square / (1 + square)
     return (larger, smaller) if beta > 1 else (smaller, larger)
@@ -81,10 +80,7 @@ def _tversky(c: Counts, alpha: Parameter, beta: Parameter) -> Tensor:
 
 def _scaled_weights(alpha: Parameter, beta: Parameter) -> tuple[Parameter, ...]:
     """Return 1, alpha and beta divided by the largest of them, so that their products with counts are moderate."""
-    if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
-        largest: Parameter = torch.maximum(torch.as_tensor(alpha), torch.as_tensor(beta)).clamp(min=1.0)
-    else:
-        largest = max(alpha, beta, 1.0)
+    largest = maximum(maximum(alpha, beta), 1.0)
     return 1 / largest, alpha / largest, beta / largest
 
 
@@ -133,7 +129,7 @@ def accuracy(c: Counts) -> Tensor:
         >>> metrics.accuracy(Counts(tp=3, fp=1, fn=2, tn=4))
         tensor([0.7000], dtype=torch.float64)
     """
-    if c.tp.shape[-1] == 1:
+    if c.classes == 1:
         return share(c.tp + c.tn, c.fp + c.fn)
     return ratio(c.tp.sum(-1), c.n[..., 0])
 

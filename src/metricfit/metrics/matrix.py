@@ -13,6 +13,7 @@ from torch.nn.functional import threshold as cut_off
 
 from metricfit.core.canonical_batch import Classes
 from metricfit.core.numerics import SMALLEST_DIVISOR, full_precision, ratio
+from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical
 from metricfit.errors import InvalidValueError, quote
@@ -60,7 +61,7 @@ def confusion_matrix(
         tensor([[1., 0.],
                 [1., 1.]], dtype=torch.float64)
     """
-    batch = canonical(logits, target, task="multiclass", weight=weight, ignore_index=ignore_index)
+    batch = canonical(logits, target, CountSettings(task="multiclass", ignore_index=ignore_index), weight=weight)
     assert isinstance(batch, Classes)
     if isinstance(threshold, str) and threshold != "dynamic":
         raise InvalidValueError(f"a multiclass threshold is a number or 'dynamic', got {quote(threshold)}")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
+from metricfit.core.numerics import Dual, where
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote, shorten
 from metricfit.metrics import parsing, registry
 from metricfit.metrics.class_selection import ClassSelection
@@ -132,6 +133,8 @@ class Metric(ClassSelection, RequirementOperators):
     def _compute_safely(self, counts: Counts, parameters: Mapping[str, float | Tensor]) -> Tensor:
         """Compute a user's formula, which may divide by 0: the value and the gradient are 0 where it gives NaN."""
         value = self.formula(counts, **parameters)
+        if isinstance(value, Dual):
+            return where(value.value != value.value, 0.0 * counts.tp, value)
         if not isinstance(value, Tensor):
             raise InvalidTypeError(f"the formula of {self.name} must return a tensor, got {type(value).__name__}")
         if value.shape not in (counts.tp.shape, counts.tp.shape[:-1] if self.whole_matrix else counts.tp.shape):

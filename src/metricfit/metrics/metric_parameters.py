@@ -7,9 +7,11 @@ import math
 from collections.abc import Mapping
 from numbers import Real
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from metricfit.core.numerics import value_of
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 #: One number, or one number per class.
@@ -103,9 +105,11 @@ def expand_parameter(metric: object, key: str, value: Parameter, cell: Tensor) -
     """
     if not isinstance(value, tuple):
         return value
-    classes = cell.shape[-1]
+    classes = 1 if isinstance(value_of(cell), float) else value_of(cell).shape[-1]
     if len(value) != classes:
         raise InvalidValueError(f"{metric!r} has {len(value)} values of {key}, the counts have {classes} classes")
+    if not isinstance(cell, Tensor):
+        return np.array(value)  # type: ignore[return-value]
     largest = torch.finfo(cell.dtype).max if cell.is_floating_point() else math.inf
     columns = [torch.full_like(cell[..., k], min(number, largest)) for k, number in enumerate(value)]
     return torch.stack(columns, -1)  # created on the device: copying from the CPU would wait for the GPU

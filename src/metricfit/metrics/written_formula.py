@@ -7,13 +7,14 @@ import difflib
 import math
 import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import SMALLEST_DIVISOR, root
+from metricfit.core.numerics import maximum, minimum, root, smallest_divisor, value_of, where
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics import registry
 from metricfit.metrics.metric_parameters import LARGEST_PARAMETER, as_float
@@ -214,9 +215,7 @@ class _Reader:
         parts = [self.part(argument, deepest - 1) for argument in node.args]
         function = FUNCTIONS[name]
         if not any(callable(part) for part in parts):
-            return self.finite(
-                node, lambda: float(function(*(torch.tensor(part, dtype=torch.float64) for part in parts)))
-            )
+            return self.finite(node, lambda: float(function(*parts)))
         return _apply(function, *parts)
 
     def finite(self, node: ast.expr, compute: Callable[[], Any]) -> float:
@@ -243,38 +242,24 @@ def _apply(function: Callable[..., Any], *parts: Part) -> Part:
 
 def _divide(numerator: Any, denominator: Any) -> Any:
     """Divide, with value 0 and gradient 0 for 0/0. Any other number divided by 0 is infinite, as in arithmetic."""
-    if not isinstance(denominator, Tensor):
+    if isinstance(denominator, float):
         return numerator / denominator
-    least = SMALLEST_DIVISOR.get(denominator.dtype, 1.0)
-    empty = denominator.abs() < least
-    if isinstance(numerator, Tensor):
-        empty = empty & (numerator.abs() < least)
-    elif numerator != 0:
-        return numerator / denominator
+    least = smallest_divisor(denominator)
+    empty = (abs(value_of(denominator)) < least) & (abs(value_of(numerator)) < least)
     # The denominator is made safe before dividing, because a gradient through 0/0 would be NaN.
-    return (numerator / denominator.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+    return where(empty, 0.0, numerator / where(empty, 1.0, denominator))
 
 
-def _power(base: Tensor, exponent: float) -> Tensor:
+def _power(base: Any, exponent: float) -> Any:
     """Raise to a power; a base below 0 that a rounded difference of counts may have counts as 0 for a broken power."""
     if exponent == int(exponent):
         return base ** int(exponent)
-    empty = base < SMALLEST_DIVISOR.get(base.dtype, 1.0)
-    return (base.masked_fill(empty, 1.0) ** exponent).masked_fill(empty, 0.0)
+    empty = value_of(base) < smallest_divisor(base)
+    return where(empty, 0.0, where(empty, 1.0, base) ** exponent)
 
 
-def _extreme(choose: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Make the smallest or largest of several values, of which some are numbers."""
-
-    def compute(*values: Any) -> Tensor:
-        like = next(value for value in values if isinstance(value, Tensor))
-        tensors = [value if isinstance(value, Tensor) else torch.full_like(like, value) for value in values]
-        result = tensors[0]
-        for tensor in tensors[1:]:
-            result = choose(result, tensor)
-        return result
-
-    return compute
+def _extreme(choose: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda *values: reduce(choose, values)
 
 
 OPERATORS: dict[type[ast.operator], Callable[..., Any]] = {
@@ -286,8 +271,8 @@ OPERATORS: dict[type[ast.operator], Callable[..., Any]] = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sqrt": root,
     "abs": abs,
-    "min": _extreme(torch.minimum),
-    "max": _extreme(torch.maximum),
+    "min": _extreme(minimum),
+    "max": _extreme(maximum),
 }
 _FUNCTIONS = ", ".join(f"{name}(...)" for name in FUNCTIONS)
 

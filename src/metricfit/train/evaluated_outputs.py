@@ -13,6 +13,7 @@ from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
 from metricfit.core.probabilities import logits_of
+from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical
 from metricfit.core.types import Task
 from metricfit.core.validation import check_nan_logits
@@ -146,11 +147,10 @@ class CountedRows:
         samples = canonical(
             logits,
             target,
-            task=self.task,
+            CountSettings(
+                task=self.task, ignore_index=self.ignore_index, per_image=self.averaging.per_image, validate=True
+            ),
             weight=weight,
-            ignore_index=self.ignore_index,
-            per_image=self.averaging.per_image,
-            validate=True,
         )
         self.threshold = choose_threshold(samples, self.asked, None, "macro")
         matrix = any(

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.numerics import is_positive
+from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical
 from metricfit.decide.probability_thresholds import best_probability_threshold
 from metricfit.errors import InvalidTypeError, InvalidValueError
@@ -377,7 +378,9 @@ def fit_folds(
         has_logits[as_sample_numbers(held_out)] = True
     weight = None if data.weight is None else data.weight.cpu()[has_logits]
     if several:
-        samples = canonical(logits[has_logits], data.y.cpu()[has_logits], task="multilabel", weight=weight)
+        samples = canonical(
+            logits[has_logits], data.y.cpu()[has_logits], CountSettings(task="multilabel"), weight=weight
+        )
         measured = measure_at_best(samples, check_of_counts(get_metric(metric)), (), "macro", "metric=")
         return Ensemble(members, logits, measured.threshold, measured.value)
     labels = data.y.cpu()[has_logits].reshape(-1)

@@ -10,6 +10,7 @@ from torch import Tensor
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.group_labels import GroupLabels, number_groups
+from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical
 from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
@@ -36,12 +37,14 @@ class EvaluatedRows(NamedTuple):
         return canonical(
             logits,
             target,
-            task=self.task,
+            CountSettings(
+                task=self.task,
+                ignore_index=self.ignore_index,
+                groups=None if groups is None else len(groups.names),
+                validate=True,
+            ),
             weight=weight,
-            ignore_index=self.ignore_index,
             group=None if groups is None else groups.numbers,
-            groups=None if groups is None else len(groups.names),
-            validate=True,
             judge=TargetJudge(),
         )
 

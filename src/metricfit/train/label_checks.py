@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from metricfit.constraints import RankingConstraint, RequirementConstraint
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.distributed import gather_over_ranks
+from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import READINGS, canonical
 from metricfit.core.threshold_reading import refuse_classes
 from metricfit.core.threshold_vectors import PerLabel, check_length
@@ -273,7 +274,7 @@ def _check_reading(monitor: Monitor, logits: Tensor, target: Tensor, name: str) 
     """Refuse shapes that allow no task or several tasks, such as overlapping masks without ``task``."""
     first = min(len(logits), len(target), 1)
     try:
-        canonical(*match_shapes(logits[:first], target[:first]), task=monitor.task, validate=False)
+        canonical(*match_shapes(logits[:first], target[:first]), CountSettings(task=monitor.task, validate=False))
     except ValueError as error:
         raise InvalidValueError(f"{name}, for {monitor.name}: {error}. Pass monitor=Monitor(..., task=...)") from None
 

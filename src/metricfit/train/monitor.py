@@ -17,6 +17,7 @@ from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.probabilities import logits_of
+from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.threshold_reading import read_thresholds, refuse_classes
 from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, ThresholdOfLogits, read_decision
@@ -255,10 +256,8 @@ class Monitor:
         return canonical(
             self.as_logits(logits, target),
             target,
-            task=self.task,
+            CountSettings(task=self.task, ignore_index=self.ignore_index, per_image=self.per_image),
             weight=weight,
-            ignore_index=self.ignore_index,
-            per_image=self.per_image,
             judge=TargetJudge(),
         )
 

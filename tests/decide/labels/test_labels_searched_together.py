@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical
 from metricfit.decide.labels import label_thresholds
 from metricfit.metrics import get_metric
@@ -17,7 +18,7 @@ def test_thresholds_are_those_of_each_label_alone(name, dtype, monkeypatch):
         logits[:, 1] = logits[:, 1].round()  # ties
         target = (torch.rand(n, 4, generator=generator) < 0.4).long()
         target[:, 2], target[:, 3] = 0, 1
-        labels = canonical(logits.to(dtype), target, task="multilabel")
+        labels = canonical(logits.to(dtype), target, CountSettings(task="multilabel"))
         assert label_thresholds._search_together(labels, metric) is not None
         together = label_thresholds.best_label_thresholds(labels, metric, "macro")
         with monkeypatch.context() as without:
@@ -28,7 +29,7 @@ def test_thresholds_are_those_of_each_label_alone(name, dtype, monkeypatch):
 
 def test_logits_that_no_halfway_probability_separates_are_searched_one_by_one():
     logits = torch.tensor([[30.0, 0.0], [36.0, 1.0], [36.5, 2.0], [40.0, -1.0]], dtype=torch.float64)
-    labels = canonical(logits, torch.tensor([[0, 1], [0, 1], [0, 1], [1, 0]]), task="multilabel")
+    labels = canonical(logits, torch.tensor([[0, 1], [0, 1], [0, 1], [1, 0]]), CountSettings(task="multilabel"))
     assert label_thresholds._search_together(labels, get_metric("f1")) is None
     thresholds = label_thresholds.best_label_thresholds(labels, get_metric("f1"), "macro")
     assert ((thresholds > 0) & (thresholds < 1)).all()

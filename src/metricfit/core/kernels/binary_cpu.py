@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,8 +26,17 @@ from metricfit.errors import InvalidValueError
 
 BLOCK = 2**19
 LONG = 2**12  # several rows shorter than this are faster in plain operations, all at once
+#: The largest number of logits for which NumPy is faster than torch.
+FEW = 2**13
+#: The distance of the threshold from 0 and 1 from which float32 holds all numbers of a step.
+INSIDE = 1e-3
+#: Beyond this the smaller tail of the sigmoid is of no importance.
+LIMIT = 80.0
 SMALL_REST = 1 / 32  # of the weights: a smaller rest has lost five bits or more
 SMALL_SHARE = 1 / 4  # of the masses: a smaller share of the negatives would lose two bits, and its rest more
+
+#: An array of NumPy.
+Array = Any
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
@@ -357,3 +367,125 @@ def _multiply_by_linear_slope(
     # Set to 0 before m3 is added, because m2 + (m3 - m2) would cancel at thresholds near 0 and 1.
     slope.addcmul_(slope, after, value=-1).add_(after, alpha=m3)
     out.mul_(slope)
+
+
+# Small batches are counted by NumPy, whose operations start several times faster than torch's.
+
+
+def handles_few(logits: Tensor, threshold: float) -> bool:
+    """Return whether NumPy is faster for these logits, which are contiguous on the CPU."""
+    return logits.numel() <= FEW and INSIDE <= threshold <= 1 - INSIDE
+
+
+def few_counts(
+    x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float
+) -> tuple[list[Any], Array]:
+    """Return soft counts, and what ``gradient`` needs: four numbers for logits ``(n,)``, four lists for ``(n, c)``."""
+    mass, rest, slope = _decide_few(x.detach().numpy(), kind, number, threshold)
+    weight = None if w is None else w.numpy()
+    return _sum_few(mass, rest, y.numpy(), weight), slope if weight is None else slope * weight
+
+
+def _sum_few(mass: Array, rest: Array, positive: Array, weight: Array | None) -> list[Any]:
+    negative = 1.0 - positive
+    if weight is not None:
+        positive, negative = positive * weight, negative * weight
+    if positive.ndim == 1:
+        return [float(labels.dot(amount)) for amount in (mass, rest) for labels in (positive, negative)]
+    ones = np.ones(len(positive), positive.dtype)
+    return [ones.dot(labels * amount).tolist() for amount in (mass, rest) for labels in (positive, negative)]
+
+
+def few_gradient(y: Tensor, of_positive: Any, of_negative: Any, slope: Array) -> Array:
+    """Return the gradient of the logits, from the gradients of a positive's and a negative's mass in each column."""
+    labels = y.numpy()
+    result = labels * of_positive
+    result += (1.0 - labels) * of_negative  # exact for the labels 0 and 1
+    result *= slope
+    return result
+
+
+def _decide_few(x: Array, kind: str, number: float, t: float) -> tuple[Array, Array, Array]:
+    """Return the soft decisions, their complements, and the derivatives of the decisions by the logits."""
+    against = np.negative(x)
+    np.minimum(against, LIMIT, out=against)
+    np.exp(against, out=against)
+    p = against + 1.0
+    np.divide(1.0, p, out=p)
+    against *= p
+    q = against
+    if kind == "linear":
+        return _decide_few_linearly(p, q, number, t)
+    if kind == "identity":
+        return p, q, p * q
+    above = p - t if t <= 0.5 else (1 - t) - q
+    if kind == "sigmoid":
+        above *= -number
+        np.maximum(above, -LIMIT, out=above)
+        np.minimum(above, LIMIT, out=above)
+        odds_against = np.exp(above)
+        mass = 1.0 / (1.0 + odds_against)
+        rest = odds_against * mass
+        return mass, rest, mass * rest * (p * q * number)
+    v = np.minimum(np.maximum(above / number + 1.0, 0.0), 2.0)
+    mass, rest = (
+        np.minimum(np.maximum((side - np.sin(math.pi * side) / math.pi) / 2.0, 0.0), 1.0) for side in (v, 2.0 - v)
+    )
+    return mass, rest, (1.0 - np.cos(math.pi * v)) / (2.0 * number) * (p * q)
+
+
+class _FewLinearNumbers(NamedTuple):
+    """Kinks and slopes of Linear at a threshold of at most 1/2, and the values of its last two lines at 0."""
+
+    a: float
+    b: float
+    first: float
+    middle: float
+    last: float
+    middle_at_0: float
+    last_at_0: float
+
+
+@lru_cache(maxsize=64)
+def _few_linear_numbers(t: float, delta: float) -> _FewLinearNumbers:
+    pieces = linear_pieces(t, 1 - t)
+    first, middle, last = pieces.slopes(delta)
+    return _FewLinearNumbers(pieces.a, t + pieces.width / 2, first, middle, last, delta - middle * pieces.a, 1 - last)
+
+
+def _decide_few_linearly(p: Array, q: Array, delta: float, t: float) -> tuple[Array, Array, Array]:
+    near, end = (p, t) if t <= 0.5 else (q, 1 - t)  # the step is odd about its threshold
+    numbers = _few_linear_numbers(end, delta)
+    if t == 0.5:  # then the outer lines are one line, and a ramp between the kinks is the rest of the rise
+        steeper, top = numbers.middle - numbers.first, 1.0 - 2.0 * delta - 0.5 * numbers.first
+        ramp = p * steeper
+        ramp -= steeper * numbers.a
+        np.maximum(ramp, min(0.0, top), out=ramp)
+        np.minimum(ramp, max(0.0, top), out=ramp)
+        slope = np.where((p > numbers.a) & (p < numbers.b), p.dtype.type(numbers.middle), p.dtype.type(numbers.first))
+        slope *= p
+        slope *= q
+        mass = p * numbers.first
+        mass += ramp
+        return mass, 1.0 - mass, slope
+    if delta <= 0.25:  # then the middle line is clamped between the outer two
+        first = near * numbers.first
+        if numbers.first > 1:
+            np.minimum(first, delta, out=first)
+        mass = near * numbers.middle
+        mass += numbers.middle_at_0
+        np.maximum(mass, first, out=mass)
+        last = near * numbers.last
+        last += numbers.last_at_0
+        np.minimum(mass, last, out=mass)
+    else:
+        corners = (0.0, numbers.a, numbers.b, 1.0), (0.0, delta, 1 - delta, 1.0)
+        mass = np.interp(near, *corners).astype(p.dtype)
+    rest = 1.0 - mass
+    slope = (near > numbers.a) * (numbers.middle - numbers.first)
+    slope = slope.astype(p.dtype)
+    slope += numbers.first
+    np.copyto(slope, numbers.last, where=near >= numbers.b)
+    slope *= p
+    slope *= q
+    return (mass, rest, slope) if t <= 0.5 else (rest, mass, slope)

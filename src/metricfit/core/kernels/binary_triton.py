@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels.triton_launch import launch
+from metricfit.core.kernels import launch
 from metricfit.core.step_formulas import both_ends, linear_pieces
 from metricfit.errors import InvalidValueError
 
@@ -64,20 +64,6 @@ def partial_counts(
     numbers, static = (n, *constants(kind, number, threshold)), settings(kind, threshold, weight is not None)
     launch(counts_kernel, (parts, rows, 1), (x, y, w, partial), numbers, static, WARPS)
     return partial
-
-
-def hard_counts(positive: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    """Return the counts ``(4,)`` of decisions in float64; all tensors are contiguous and of one size."""
-    from metricfit.core.kernels.triton_source import hard_counts_kernel
-
-    n = positive.numel()
-    parts = -(-n // PART)
-    partial = positive.new_empty(4, parts, dtype=torch.float64)
-    decisions, y = readable(positive), readable(target)
-    static = {"WEIGHTED": weight is not None, "BLOCK": BLOCK, "LOOPS": LOOPS}
-    tensors = decisions, y, y if weight is None else weight, partial
-    launch(hard_counts_kernel, (parts, 1, 1), tensors, (n,), static, WARPS)
-    return partial.view(4) if parts == 1 else partial.sum(-1)
 
 
 def gradient(

@@ -8,20 +8,48 @@ the true class y and weight w,
 
 The class axis of the logits is the last one, ``(..., n, c)``, or the last but one, ``(..., images, c, pixels)``. Counts
 are stacked, ``(4, ..., c)``, or per image ``(4, ..., images, c)``.
+
+The gradient with respect to h_k is r_k = (G_k - sum_j G_j h_j/s)/s, where G_k is w (g_fp - g_tn)_k, or w (g_tp -
+g_fn)_k for the true class. With respect to p_k it is r_k step'(p_k), plus half of sum_j r_j dstep(p_j)/dt for the two
+largest; the backward pass of the softmax does the rest. Forward and backward process the
+samples in blocks, so that intermediate results stay in the cache, and no confusion matrix is built. Nothing of size
+samples x classes is kept in between, but for Identity on the CPU (``keeps_probabilities``).
+
+A compiler cannot find the two largest probabilities and the counts in one pass by itself, so that on a CUDA device the
+Triton kernels are much faster than what it makes of plain operations. Under ``vmap`` and ``grad`` of torch.func it gets
+plain operations: operators with a registered backward do not support these transforms.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels import classes_blocks, classes_operator
-from metricfit.core.kernels.class_layout import Layout, StepAt
-from metricfit.core.kernels.soft_classes import decisions, move_inside, sum_decisions
-from metricfit.core.numerics import differentiates_forward, has_storage, leading
+from metricfit.core.kernels import classes_cpu, classes_triton
+from metricfit.core.kernels.soft_classes import (
+    Layout,
+    StepAt,
+    block_size,
+    blocks,
+    decisions,
+    in_blocks,
+    is_lean,
+    keeps_images,
+    move_inside,
+    sum_decisions,
+    top_two,
+)
+from metricfit.core.numerics import differentiates_forward, exact_dtype, has_storage, is_transformed, leading
+from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
 from metricfit.core.steps import Identity, Step, closed_form, is_unchanged
+
+#: Up to this number of logits the probabilities may be kept for the gradient.
+KEPT = 2**23
 
 
 def class_counts(
@@ -39,20 +67,18 @@ def class_counts(
         closed = None  # with a fixed threshold a steep step, and then s, can be 0 for all classes of a sample
     # The kernels differentiate with respect to the logits only.
     plain = (weight is not None and weight.requires_grad) or target.is_floating_point()
-    plain = (
-        plain or differentiates_forward() or (torch.compiler.is_compiling() and not classes_operator.handles(logits))
-    )
+    plain = plain or differentiates_forward() or (torch.compiler.is_compiling() and not handles_compiled(logits))
     if closed is None or isinstance(threshold, Tensor) or plain:
         return sum_decisions(decisions(logits, step, threshold, layout), target, weight, layout)
     step_at = StepAt(closed.kind, closed.number, threshold)
     if torch.compiler.is_compiling():
-        return classes_operator.counts(logits, target, weight, step_at, layout)
+        return compiled_counts(logits, target, weight, step_at, layout)
     return closed_class_counts(logits, target, weight, step_at, layout)
 
 
 def closed_class_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
     """Return soft counts by the closed form of a step; the other arguments are as in ``class_counts``."""
-    kept = torch.is_grad_enabled() and classes_blocks.keeps_probabilities(logits, step, layout)
+    kept = torch.is_grad_enabled() and keeps_something(logits, step, layout)
     counts: Tensor = _ClassCounts.apply(logits, target, weight, step, layout, kept)[0]  # type: ignore[no-untyped-call]
     return counts
 
@@ -64,8 +90,10 @@ class _ClassCounts(torch.autograd.Function):
     def forward(
         logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout, kept: bool
     ) -> tuple[Tensor, Tensor | None]:
+        if kept and classes_triton.handles(logits):
+            return classes_triton.counts_and_kept(logits, target, weight, step, layout, None)
         p = torch.empty_like(logits) if kept else None
-        return classes_blocks.counts(logits, target, weight, step, layout, p), p
+        return counts(logits, target, weight, step, layout, p), p
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor | None]) -> None:
@@ -82,11 +110,250 @@ class _ClassCounts(torch.autograd.Function):
             return None, None, None, None, None, None
         logits, target, weight, p = ctx.saved_tensors
         plain = torch.is_grad_enabled() or not has_storage(grad)
-        result = classes_blocks.gradient(logits, target, weight, grad, *ctx.settings, plain=plain, p=p)
-        return result, None, None, None, None, None
+        of_logits = gradient(logits, target, weight, grad, *ctx.settings, plain=plain, p=p)
+        return of_logits, None, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
         """Make the vmapped axis a leading one; the axes of the layout are counted from the end."""
         tensors = [leading(tensor, dim, info.batch_size) for tensor, dim in zip(inputs[:3], in_dims[:3], strict=True)]
         return _ClassCounts.apply(*tensors, *inputs[3:5], False), (1, None)  # type: ignore[no-untyped-call]
+
+
+def counts(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    step: StepAt,
+    layout: Layout,
+    p: Tensor | None = None,
+) -> Tensor:
+    """Return the counts ``(4, ..., c)``; ``p``, if ``keeps_probabilities``, is filled for ``gradient``."""
+    if classes_triton.handles(logits):
+        return classes_triton.counts(logits, target, weight, step, layout)
+    of_block, size = _counts, block_size(logits, layout, step)
+    if logits.device.type == "cpu":
+        arrays = 3 + (weight is not None and step.kind == "identity") - (p is not None)
+        of_block = partial(classes_cpu.counts, scratch=classes_cpu.make_scratch(logits, layout, size, arrays))
+    if not in_blocks(logits, layout, size):
+        return of_block(logits, target, weight, step, layout, **_part(p, ...))
+    lead = logits.shape[:1] if keeps_images(logits, layout) else ()
+    total = logits.new_zeros(4, *lead, logits.shape[layout.class_axis], dtype=exact_dtype(logits.device))
+    with torch.autocast(logits.device.type, enabled=False):
+        for block, x, y, w in blocks(logits, target, weight, layout, size):
+            block_total = total[:, block[0]] if lead else total
+            block_total += of_block(x, y, w, step, layout, **_part(p, block))
+    return total.to(logits.dtype)
+
+
+def gradient(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    grad: Tensor,
+    step: StepAt,
+    layout: Layout,
+    *,
+    plain: bool = False,
+    p: Tensor | None = None,
+) -> Tensor:
+    """Return the gradient of the logits from that of the counts; ``plain`` if it will be differentiated or vmapped."""
+    if not plain and classes_triton.handles(logits):
+        return classes_triton.gradient(logits, target, weight, grad, step, layout, kept=p)
+    for axis in sorted(layout.sample_axes, reverse=True):
+        grad = grad.unsqueeze(axis)
+    if plain:
+        return _gradient(logits, target, weight, grad, step, layout)
+    write, size = _write_gradient, block_size(logits, layout, step)
+    if logits.device.type == "cpu":
+        arrays = int(p is None) if step.kind == "identity" else 3 if is_lean(step) else 2
+        write = partial(classes_cpu.write_gradient, scratch=classes_cpu.make_scratch(logits, layout, size, arrays))
+    result, per_image = torch.empty_like(logits), keeps_images(logits, layout)
+    if not in_blocks(logits, layout, size):
+        write(logits, target, weight, grad, step, layout, result, **_part(p, ...))
+        return result
+    with torch.autocast(logits.device.type, enabled=False):
+        for block, x, y, w in blocks(logits, target, weight, layout, size):
+            of_counts = grad[:, block[0]] if per_image else grad
+            write(x, y, w, of_counts, step, layout, result[block], **_part(p, block))
+    return result
+
+
+def keeps_something(logits: Tensor, step: StepAt, layout: Layout) -> bool:
+    """Return whether the forward pass keeps something for the gradient."""
+    if classes_triton.handles(logits):
+        return logits.requires_grad and not is_transformed()
+    return keeps_probabilities(logits, step, layout)
+
+
+def keeps_probabilities(logits: Tensor, step: StepAt, layout: Layout) -> bool:
+    """Return whether the probabilities are kept for the gradient, which takes little more than a softmax for Identity.
+
+    Then blocks are whole images, so that each has its probabilities in one piece.
+    """
+    return (
+        step.kind == "identity"
+        and logits.device.type == "cpu"
+        and layout.class_axis == -2
+        and logits.dim() == 3
+        and logits.is_contiguous()
+        and math.prod(logits.shape[1:]) <= block_size(logits, layout, step)
+        and logits.numel() <= KEPT
+        and logits.requires_grad
+        and not is_transformed()
+    )
+
+
+def _part(p: Tensor | None, block: Any) -> dict[str, Tensor]:
+    return {} if p is None else {"p": p[block]}
+
+
+def _counts(x: Tensor, y: Tensor, w: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
+    p, t, _ = _probabilities(x, step.threshold, layout.class_axis)
+    t, u = both_ends(t, p.dtype)
+    mass = VALUE[step.kind](p, 1 - p, t, u, step.number)
+    return sum_decisions(mass / mass.sum(layout.class_axis, keepdim=True), y, w, layout)
+
+
+def _write_gradient(
+    x: Tensor, y: Tensor, w: Tensor | None, grad: Tensor, step: StepAt, layout: Layout, result: Tensor
+) -> None:
+    result.copy_(_gradient(x, y, w, grad, step, layout))
+
+
+def _gradient(
+    x: Tensor,
+    y: Tensor,
+    w: Tensor | None,
+    grad: Tensor,
+    step: StepAt,
+    layout: Layout,
+) -> Tensor:
+    """Return the gradient of the logits for any step. ``grad`` has axes of length 1 for the samples."""
+    axis = layout.class_axis
+    p, t, top = _probabilities(x, step.threshold, axis)
+    t, u = both_ends(t, p.dtype)
+    arguments = p, 1 - p, t, u, step.number
+    mass = VALUE[step.kind](*arguments)
+    total = mass.sum(axis, keepdim=True)
+    true = torch.zeros_like(p).scatter(axis, y.unsqueeze(axis), 1.0)
+    of_decided = (grad[1] - grad[3]) * (1 - true) + (grad[0] - grad[2]) * true
+    if w is not None:
+        of_decided = of_decided * w.unsqueeze(axis)
+    of_mass = (of_decided - (of_decided * mass).sum(axis, keepdim=True) / total) / total
+    of_p = of_mass * SLOPE[step.kind](*arguments)
+    if top is not None:
+        of_threshold = (of_mass * THRESHOLD_SLOPE[step.kind](*arguments)).sum(axis, keepdim=True)
+        of_p = of_p.scatter_add(axis, top, (of_threshold / 2).expand(top.shape))
+    return p * (of_p - (p * of_p).sum(axis, keepdim=True))
+
+
+def _probabilities(x: Tensor, threshold: float | None, axis: int) -> tuple[Tensor, Any, Tensor | None]:
+    """Return the softmax, the threshold, and for a dynamic one the classes of the two largest probabilities."""
+    p = torch.softmax(x, axis)
+    if threshold is not None:
+        return p, threshold, None
+    top = top_two(p, axis)
+    return p, p.gather(axis, top).mean(axis, keepdim=True), top
+
+
+def handles_compiled(logits: Tensor) -> bool:
+    """Return whether a compiler should call the operator for these logits."""
+    return classes_triton.handles(logits) and not traces_transform()
+
+
+def traces_transform() -> bool:
+    """Return whether a compiler traces a transform of torch.func, such as ``vmap``."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+# What torch.compiler.assume_constant_result does; calling it would import the compiler together with this package.
+traces_transform._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def compiled_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
+    """Return the counts ``(4, ..., c)``, differentiably."""
+    settings = (*step, layout.class_axis, list(layout.sample_axes))
+    result: Tensor = torch.ops.metricfit.class_counts(logits, target, weight, *settings)
+    return result
+
+
+def define_operators(operators: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]) -> torch.library.Library:
+    """Define operators of torch, and return the library that holds them.
+
+    torch.library.custom_op would do the same, but each of its calls passes through several functions in Python.
+
+    Args:
+        operators: What computes the result and what makes an empty one of its shape, by the operators' signatures.
+    """
+    library = torch.library.Library("metricfit", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for signature, (function, fake) in operators.items():
+        name = signature.partition("(")[0]
+        library.define(signature)  # type: ignore[no-untyped-call]
+        library.impl(name, function, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+        torch.library.register_fake(f"metricfit::{name}", fake, lib=library)
+    return library
+
+
+_SETTINGS = "str kind, float number, float? threshold, int class_axis, int[] sample_axes"
+_BATCH = "Tensor logits, Tensor target, Tensor? weight"
+
+
+def _class_counts(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    kind: str,
+    number: float,
+    threshold: float | None,
+    class_axis: int,
+    sample_axes: list[int],
+) -> Tensor:
+    layout = Layout(class_axis, tuple(sample_axes))
+    return counts(logits, target, weight, StepAt(kind, number, threshold), layout)
+
+
+def _empty_counts(logits: Tensor, *arguments: Any) -> Tensor:
+    *_, class_axis, sample_axes = arguments
+    kept = [
+        size for axis, size in enumerate(logits.shape, -logits.dim()) if axis != class_axis and axis not in sample_axes
+    ]
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    return logits.new_empty(4, *kept, logits.shape[class_axis], dtype=dtype)
+
+
+def _class_gradient(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    grad: Tensor,
+    kind: str,
+    number: float,
+    threshold: float | None,
+    class_axis: int,
+    sample_axes: list[int],
+) -> Tensor:
+    step, layout = StepAt(kind, number, threshold), Layout(class_axis, tuple(sample_axes))
+    return gradient(logits, target, weight, grad, step, layout).contiguous()
+
+
+def _empty_gradient(logits: Tensor, *_: Any) -> Tensor:
+    return logits.new_empty(logits.shape)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    logits, target, weight, *ctx.settings = inputs
+    ctx.save_for_backward(logits, target, weight)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return torch.ops.metricfit.class_gradient(*ctx.saved_tensors, grad, *ctx.settings), *(None,) * 7
+
+
+_LIBRARY = define_operators(
+    {
+        f"class_counts({_BATCH}, {_SETTINGS}) -> Tensor": (_class_counts, _empty_counts),
+        f"class_gradient({_BATCH}, Tensor grad, {_SETTINGS}) -> Tensor": (_class_gradient, _empty_gradient),
+    }
+)
+torch.library.register_autograd("metricfit::class_counts", _backward, setup_context=_remember, lib=_LIBRARY)

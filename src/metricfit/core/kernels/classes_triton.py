@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels.class_layout import Layout, StepAt
-from metricfit.core.kernels.triton_launch import launch
+from metricfit.core.kernels import launch
+from metricfit.core.kernels.soft_classes import Layout, StepAt
 from metricfit.core.step_formulas import both_ends
 from metricfit.errors import InvalidValueError
 
@@ -143,7 +143,7 @@ def _count(
     ignore_index: int | None,
     kept: Tensor | None,
 ) -> Tensor:
-    from metricfit.core.kernels import classes_triton_large, classes_triton_source
+    from metricfit.core.kernels import classes_triton_source
 
     batch = _batch(logits, target, weight, layout)
     images, samples, classes = batch.shape
@@ -165,10 +165,10 @@ def _count(
         )
     else:
         scores = logits.new_empty(4, images, samples, dtype=torch.float32)
-        kernel = classes_triton_large.scores_kernel
+        kernel = classes_triton_source.scores_kernel
         launch(kernel, (samples, images, 1), (*tensors, scores), numbers, static, COUNTS.warps)
         grid = programs, images, -(-classes // static["BLOCK"])
-        kernel = classes_triton_large.sums_kernel
+        kernel = classes_triton_source.sums_kernel
         launch(kernel, grid, (*tensors, scores, partial, weights), numbers, static, COUNTS.warps)
     result = logits.new_empty(4, *batch.kept, classes, dtype=torch.float32)
     block = min(static["BLOCK"], 8)
@@ -194,7 +194,7 @@ def gradient(
 
     With ``scale``, a tensor of one number, the result is multiplied by it. ``kept`` is from ``counts_and_kept``.
     """
-    from metricfit.core.kernels import classes_triton_large, classes_triton_source
+    from metricfit.core.kernels import classes_triton_source
 
     batch = _batch(logits, target, weight, layout)
     images, _, classes = batch.shape
@@ -202,7 +202,7 @@ def gradient(
     of_counts, of_counts_strides = _repeat_for_images(grad, batch.groups, images)
     result = torch.empty_like(batch.x)  # dense with the strides of x if x is dense
     kernel = (
-        classes_triton_source.gradient_kernel if classes <= ONE_BLOCK else classes_triton_large.large_gradient_kernel
+        classes_triton_source.gradient_kernel if classes <= ONE_BLOCK else classes_triton_source.large_gradient_kernel
     )
     grid = _programs(batch, static["SAMPLES"], GRADIENT), images, 1
     numbers = *batch.sizes, *of_counts_strides, *_class_strides(result, layout), *constants

@@ -142,31 +142,6 @@ def counts_kernel(
 
 
 @triton.jit
-def hard_counts_kernel(
-    Positive, Y, W, Partial, n, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr, LOOPS: tl.constexpr
-):  # fmt: skip
-    """Write four partial sums of decisions into Partial[4, parts]; one program per LOOPS blocks."""
-    part, parts = tl.program_id(0), tl.num_programs(0)
-    tp = tl.zeros([BLOCK], tl.float64)
-    fp, fn, tn = tp, tp, tp
-    for loop in tl.static_range(LOOPS):
-        column = part.to(tl.int64) * (BLOCK * LOOPS) + loop * BLOCK + tl.arange(0, BLOCK)
-        inside = column < n
-        decision = tl.load(Positive + column, mask=inside, other=0).to(tl.float64)
-        y = tl.load(Y + column, mask=inside, other=0).to(tl.float64)
-        if WEIGHTED:
-            w = tl.load(W + column, mask=inside, other=0.0).to(tl.float64)
-        else:
-            w = tl.where(inside, 1.0, 0.0).to(tl.float64)
-        tp, fn = tp + w * y * decision, fn + w * y * (1.0 - decision)
-        fp, tn = fp + w * (1.0 - y) * decision, tn + w * (1.0 - y) * (1.0 - decision)
-    tl.store(Partial + part, tl.sum(tp))
-    tl.store(Partial + parts + part, tl.sum(fp))
-    tl.store(Partial + 2 * parts + part, tl.sum(fn))
-    tl.store(Partial + 3 * parts + part, tl.sum(tn))
-
-
-@triton.jit
 def gradient_kernel(
     X, Y, W, Grad, Scale, Result, n,
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,

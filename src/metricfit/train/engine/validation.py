@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from metricfit.constraints import RequirementConstraint
 from metricfit.core.counting import count_hard
 from metricfit.core.counts import Counts
+from metricfit.core.settings import CountSettings
 from metricfit.core.threshold_vectors import PerLabel
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses.base import AdditiveLoss, check_parts
@@ -156,14 +157,16 @@ def measure_requirements(
         counts = count_hard(
             monitor.as_logits(logits, y),
             y,
-            task=monitor.task,
-            threshold=PerLabel(threshold)
-            if isinstance(threshold, tuple)
-            else threshold
-            if _is_number(threshold)
-            else None,
+            CountSettings(
+                task=monitor.task,
+                threshold=PerLabel(threshold)
+                if isinstance(threshold, tuple)
+                else threshold
+                if _is_number(threshold)
+                else None,
+                ignore_index=monitor.ignore_index,
+            ),
             weight=batch.weight,
-            ignore_index=monitor.ignore_index,
             matrix=any(requirement.metric.needs_matrix for requirement in monitor.requirements),
         )
         for requirement in monitor.requirements:

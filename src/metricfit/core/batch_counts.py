@@ -1,32 +1,38 @@
-"""Batches that are counted in few operations, because on a small batch each operation costs more than its arithmetic.
+"""Batches on the CPU that are counted in few operations, and formulas of their counts by dual numbers.
 
-A batch is ordinary if torch computes it eagerly, without groups, images or ignored labels, with a closed-form step, and
-with one threshold that is a number, or dynamic for exclusive classes: on the CPU in float32 or float64, and on a GPU
-with Triton if it is binary. Its shapes are settled once for all batches of the same shapes, its values are checked as
-in ``core.tasks.canonical``, and the kernel takes it in the layout in which it was passed: on a small batch a view costs
-as much as a computation. ``core.counting.count_soft`` counts all other batches, and tests compare the two.
+On a small batch each operation costs more than its arithmetic. A batch is ordinary if torch computes it eagerly,
+without groups, images or ignored labels, with a closed-form step, and with one threshold that is a number, or dynamic
+for exclusive classes: on the CPU in float32 or float64, and on a GPU with Triton if it is binary. Shapes are settled
+once for all batches of the same shapes, its values are checked as in ``core.tasks.canonical``, and the kernel takes it
+in the layout in which it was passed. ``core.counting.count_soft`` counts all other batches, and tests compare the two.
+
+``BatchCounts`` become tensors only when somebody asks for them. The value of a formula and its gradient are computed
+from the logits in one step: the kernel gives four numbers, the formula takes them as dual numbers, and the kernel turns
+the four derivatives into the gradient of the logits.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.counts import Counts
-from metricfit.core.kernels import binary_cpu, binary_small, binary_triton, classes_blocks, classes_small
-from metricfit.core.kernels.binary import closed_counts, column_counts, hard_counts
-from metricfit.core.kernels.class_layout import Layout, StepAt
-from metricfit.core.kernels.classes import closed_class_counts
-from metricfit.core.numerics import exact_dtype, is_positive, is_transformed
+from metricfit.core.kernels import binary_cpu, binary_triton, classes, classes_cpu
+from metricfit.core.kernels.binary import closed_counts, column_counts
+from metricfit.core.kernels.soft_classes import Layout, StepAt
+from metricfit.core.numerics import Dual, duals, has_storage, is_transformed
+from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step, check_threshold, closed_form
 from metricfit.core.tasks import read_task
-from metricfit.core.types import Task, Thresholds
+from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, check_labels, check_weight
 
 _PLAIN_TYPES = frozenset((Tensor, nn.Parameter))
@@ -59,8 +65,8 @@ class OrdinaryColumns(NamedTuple):
     def sums(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[FourNumbers, Any]:
         """Return the same counts as numbers, and what ``gradient`` needs besides the batch."""
         x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
-        if binary_small.handles(x, self.threshold):
-            return binary_small.counts(x, y, w, *self[1:])
+        if binary_cpu.handles_few(x, self.threshold):
+            return binary_cpu.few_counts(x, y, w, *self[1:])
         sums = binary_cpu.column_sums(x, y, w, *self[1:])
         return [cell.tolist() for cell in sums] if self.classes > 1 else sums, None
 
@@ -71,7 +77,7 @@ class OrdinaryColumns(NamedTuple):
         of_positive, of_negative = self._of_masses(of_counts)
         x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
         if kept is not None:
-            result = torch.from_numpy(binary_small.gradient(y, of_positive, of_negative, kept))
+            result = torch.from_numpy(binary_cpu.few_gradient(y, of_positive, of_negative, kept))
         else:
             if self.classes > 1:
                 of_positive, of_negative = torch.tensor([of_positive, of_negative], dtype=x.dtype, device="cpu")
@@ -109,25 +115,6 @@ class BinaryOnGPU(NamedTuple):
         x, y, w = _one_row(logits, target, weight)
         return closed_counts(x, y, w, self.kind, self.number, self.threshold)
 
-    def partial_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """Return the counts of the parts of the batch, ``(4, 1, parts)``."""
-        x, y, w = _one_row(logits, target, weight)
-        return binary_triton.partial_counts(x, y, w, self.kind, self.number, self.threshold)
-
-    def gradient(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        weight: Tensor | None,
-        of_counts: Tensor,
-        scale: Tensor | None = None,
-    ) -> Tensor:
-        """Return the gradient of the logits from the gradients ``(4,)`` of the counts, multiplied by ``scale``."""
-        x, y, w = _one_row(logits, target, weight)
-        settings = self.kind, self.number, self.threshold
-        gradient = binary_triton.gradient(x, y, w, of_counts, *settings, scale)
-        return gradient.view(logits.shape)
-
 
 def _one_row(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     return logits.view(1, -1), target.view(1, -1), None if weight is None else weight.view(1, -1)
@@ -146,13 +133,13 @@ class OrdinaryClasses(NamedTuple):
 
     def soft_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         """Return soft counts ``(4, c)`` with their gradient."""
-        return closed_class_counts(logits, target, weight, self.step, ROWS)
+        return classes.closed_class_counts(logits, target, weight, self.step, ROWS)
 
     def sums(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[FourNumbers, Any]:
         """Return the same counts as numbers, and what ``gradient`` needs besides the batch."""
-        if weight is None and classes_small.handles(logits, self.step.kind):
-            return classes_small.counts(logits, target, self.step.kind, self.step.number)
-        return classes_blocks.counts(logits, target, weight, self.step, ROWS).tolist(), None
+        if weight is None and classes_cpu.handles_few(logits, self.step.kind):
+            return classes_cpu.few_counts(logits, target, self.step.kind, self.step.number)
+        return classes.counts(logits, target, weight, self.step, ROWS).tolist(), None
 
     def gradient(
         self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: FourNumbers
@@ -162,9 +149,9 @@ class OrdinaryClasses(NamedTuple):
             tp, fp, fn, tn = of_counts
             pairs = zip(tp, fn, strict=True), zip(fp, tn, strict=True)  # type: ignore[arg-type]
             of_positive, of_negative = ([a - b for a, b in pair] for pair in pairs)
-            return torch.from_numpy(classes_small.gradient(kept, of_positive, of_negative))
+            return torch.from_numpy(classes_cpu.few_gradient(kept, of_positive, of_negative))
         grad = torch.tensor(of_counts, dtype=logits.dtype, device="cpu")
-        return classes_blocks.gradient(logits, target, weight, grad, self.step, ROWS)
+        return classes.gradient(logits, target, weight, grad, self.step, ROWS)
 
 
 class OrdinaryBatch(NamedTuple):
@@ -176,6 +163,11 @@ class OrdinaryBatch(NamedTuple):
     kind: OrdinaryColumns | OrdinaryClasses | BinaryOnGPU
     is_checked: bool
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the counts are numbers that can be read without waiting for a device."""
+        return not isinstance(self.kind, BinaryOnGPU)
+
     def counts(self) -> Counts:
         """Return soft counts with their gradient."""
         stacked = self.kind.soft_counts(self.logits, self.target, self.weight)
@@ -183,46 +175,19 @@ class OrdinaryBatch(NamedTuple):
             check_finite(stacked.detach(), self.logits)
         return Counts(*stacked, exclusive=self.kind.exclusive)
 
-    def hard_counts(self) -> Tensor:
-        """Return the exact counts ``(4, c)`` of the decisions ``sigmoid(logits) >= threshold``, or argmax."""
-        if isinstance(self.kind, OrdinaryClasses):
-            if self.weight is None and classes_small.handles(self.logits, self.kind.step.kind):
-                cells = classes_small.hard_counts(self.logits, self.target)
-                return torch.tensor(cells, dtype=torch.float64, device="cpu")
-            return Classes(self.logits.detach(), self.target, self.weight, ROWS).hard(None)
-        classes, threshold = self.kind.classes, self.kind.threshold
-        if isinstance(self.kind, BinaryOnGPU):
-            decisions = is_positive(self.logits, threshold)
-            return binary_triton.hard_counts(decisions, self.target, self.weight).view(4, 1)
-        x, y, w = binary_cpu.as_columns(self.logits, self.target, self.weight, classes)
-        if binary_small.handles(x, threshold):
-            cells = binary_small.hard_counts(is_positive(x, threshold), y, w)
-            return torch.tensor(cells, dtype=torch.float64, device="cpu").view(4, classes)
-        exact = exact_dtype(x.device)
-        weight = None if w is None else w.to(exact)
-        if classes > 1:
-            x, y, weight = x.T, y.T, None if weight is None else weight.T
-        return hard_counts(x, y.to(exact), weight, threshold).view(4, classes)
-
 
 def read_ordinary(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    task: Task | None,
-    step: Step | None,
-    threshold: Thresholds,
-    weight: Tensor | None,
-    validate: bool | None,
-    judge: TargetJudge,
-    matrix: bool = False,
+    logits: Tensor, target: Tensor, weight: Tensor | None, settings: CountSettings, judge: TargetJudge
 ) -> OrdinaryBatch | None:
-    """Check a batch, or return None if it is not ordinary. The arguments are those of ``count_soft``."""
+    """Check a batch, or return None if it is not ordinary; ``judge`` is what a loss has seen of its targets so far."""
+    task, step, threshold, ignore_index, per_image, groups, validate = settings
+    if not (ignore_index is None and groups is None) or per_image:
+        return None
     if not (_is_plain(logits, target, weight) and (threshold is None or type(threshold) is float)):
         return None
     reading, classes = _read_shapes(logits.shape, target.shape, target.dtype, task)
     if reading == "multiclass":
-        plain = matrix or threshold is not None or weight is not None
+        plain = threshold is not None or weight is not None
         return None if plain else _read_classes(logits, target, step, validate)
     closed = closed_form(Columns.default_step if step is None else step)
     if closed is None or classes == 0:
@@ -312,3 +277,178 @@ def _read_shapes(
     reading = read_task(logits, torch.empty(target_shape, dtype=target_dtype, device="meta"), task)
     columns = 1 if reading == "binary" else shape[1] if len(shape) == 2 else 0
     return reading, columns
+
+
+#: A function of counts of any kind of number.
+Formula = Callable[[Counts], Any]
+#: Larger derivatives by counts are left to tensors in float32, which would overflow: there denominators below 5e-31
+#: count as 0.
+STEEPEST = 1e30
+#: What a formula raises that does not take dual numbers, because it calls functions of torch, say.
+NOT_FOR_DUALS = (TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
+
+
+class BatchCounts(Counts):
+    """The counts of a batch, which are tensors with a gradient once one of them is read.
+
+    Args:
+        batch: The batch.
+
+    Attributes:
+        numbers: The counts as numbers, once ``evaluate`` has computed a formula of them.
+    """
+
+    numbers: FourNumbers | None
+
+    def __init__(self, batch: OrdinaryBatch) -> None:
+        object.__setattr__(self, "exclusive", batch.kind.exclusive)
+        object.__setattr__(self, "batch", batch)
+        object.__setattr__(self, "numbers", None)
+        object.__setattr__(self, "_read", None)
+
+    def read(self) -> Counts:
+        """Return the counts as tensors."""
+        if self._read is None:  # type: ignore[attr-defined]
+            object.__setattr__(self, "_read", self.batch.counts())  # type: ignore[attr-defined]
+        return self._read  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def tp(self) -> Tensor:
+        """True positives of each class."""
+        return self.read().tp
+
+    @property
+    def fp(self) -> Tensor:
+        """False positives of each class."""
+        return self.read().fp
+
+    @property
+    def fn(self) -> Tensor:
+        """False negatives of each class."""
+        return self.read().fn
+
+    @property
+    def tn(self) -> Tensor:
+        """True negatives of each class."""
+        return self.read().tn
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.batch.kind.classes  # type: ignore[attr-defined, no-any-return]
+
+    def __repr__(self) -> str:
+        return repr(self.read())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (*self.tensors, self.exclusive)
+
+    def evaluate(self, formula: Formula) -> Tensor | None:
+        """Evaluate a formula of the counts by dual numbers.
+
+        Args:
+            formula: A function of counts.
+
+        Returns:
+            The value with its gradient; None if the formula has to be evaluated with tensors, because it does not take
+            dual numbers, does not give one number, or is too steep for the type of the logits.
+        """
+        batch: OrdinaryBatch = self.batch  # type: ignore[attr-defined]
+        call = _Call(batch, formula)
+        value: Tensor | None = _ValueOfBatch.apply(batch.logits, batch.target, batch.weight, call)  # type: ignore
+        object.__setattr__(self, "numbers", call.numbers)
+        return value
+
+
+def evaluate(formula: Formula, counts: Counts) -> Tensor:
+    """Evaluate a formula of counts that gives one number, by dual numbers where that is faster.
+
+    Args:
+        formula: A function of counts. Dual numbers are tried first; a formula that calls functions of torch does not
+            take them and is evaluated with tensors.
+        counts: The counts.
+
+    Returns:
+        The value with its gradient.
+    """
+    value = counts.evaluate(formula) if isinstance(counts, BatchCounts) else None
+    return formula(counts) if value is None else value
+
+
+def value_and_slopes(formula: Formula, numbers: FourNumbers, exclusive: bool) -> Dual | None:
+    """Return the value of a formula with its derivatives; None if it does not take dual numbers."""
+    counts = object.__new__(Counts)
+    for name, cell in zip(("tp", "fp", "fn", "tn"), duals(numbers), strict=True):
+        object.__setattr__(counts, name, cell)
+    object.__setattr__(counts, "exclusive", exclusive)
+    try:
+        if isinstance(numbers[0], float):
+            value = formula(counts)
+        else:
+            with np.errstate(all="ignore"):  # tensors divide by 0 without a word, too
+                value = formula(counts)
+    except NOT_FOR_DUALS:
+        return None
+    return value if type(value) is Dual and isinstance(value.value, float) else None
+
+
+class _Call:
+    """What one evaluation needs besides the tensors of the batch."""
+
+    __slots__ = ("batch", "formula", "numbers")
+
+    def __init__(self, batch: OrdinaryBatch, formula: Formula) -> None:
+        self.batch, self.formula = batch, formula
+        self.numbers: FourNumbers | None = None
+
+
+class _ValueOfBatch(torch.autograd.Function):
+    """From logits to the value of a formula, and back, each in one step.
+
+    A ``forward`` with ctx saves torch the inspection of its signature in every call, which transforms would need.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor | None:
+        kind = call.batch.kind
+        call.numbers, kept = kind.sums(logits, target, weight)
+        if call.batch.is_checked:
+            check_sums(call.numbers, logits)
+        result = value_and_slopes(call.formula, call.numbers, kind.exclusive)
+        if result is None:
+            return None
+        ctx.save_for_backward(logits, target, weight)
+        ctx.kind, ctx.formula, ctx.slopes, ctx.kept = kind, call.formula, result.slopes, kept
+        return torch.scalar_tensor(result.value, dtype=logits.dtype, device="cpu")
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target, weight = ctx.saved_tensors
+        is_differentiated, in_one = torch.is_grad_enabled(), has_storage(grad)  # not if vmapped over several gradients
+        slopes = _times(ctx.slopes, float(grad) if in_one and not is_differentiated else 1.0)
+        if is_differentiated or (logits.dtype == torch.float32 and _is_steep(slopes)):
+            with torch.enable_grad():
+                stacked = ctx.kind.soft_counts(logits, target, weight)
+                value = ctx.formula(Counts(*stacked, exclusive=ctx.kind.exclusive))
+            of_logits = torch.autograd.grad(value, logits, grad, create_graph=is_differentiated)[0]
+        else:
+            of_logits = ctx.kind.gradient(logits, target, weight, ctx.kept, slopes)
+            of_logits = of_logits if in_one else of_logits * grad
+        return of_logits, None, None, None
+
+
+def _is_steep(slopes: FourNumbers) -> bool:
+    if isinstance(slopes[0], float):
+        return not -STEEPEST < min(slopes) <= max(slopes) < STEEPEST  # type: ignore[type-var]
+    return not all(-STEEPEST < min(cell) <= max(cell) < STEEPEST for cell in slopes)  # type: ignore[arg-type]
+
+
+def _times(slopes: tuple[Any, ...], factor: float) -> FourNumbers:
+    """Return the derivatives by the counts times a factor: four numbers, or four lists with one number per class."""
+    if isinstance(slopes[0], float):
+        return [slope * factor for slope in slopes]
+    return [(slope * factor).tolist() for slope in slopes]
+
+
+def _unpickle(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor, exclusive: bool) -> Counts:
+    return Counts(tp, fp, fn, tn, exclusive=exclusive)
