@@ -69,11 +69,11 @@ def test_programs_are_the_plain_operations_in_float64(programs, kind, dtype, pow
         sums, *rest = programs.sums(x, w, margin, power)
         gradient = programs.gradient(upstream, *rest, margin, power)
         leaf, weight = x.double().requires_grad_(), w.double()
-        expected = pairs._plain_violations(leaf, weight, margin, power)
+        expected = pairs.violations(leaf, weight, margin, power)
         torch.testing.assert_close(sums.double(), expected.detach(), rtol=loose, atol=0)
         (of_score,) = torch.autograd.grad(expected, leaf, upstream.double())
         # A gradient is a difference of two such sums.
-        of_query = upstream.double() * pairs._plain_violations(x.double(), weight, margin, power - 1)
+        of_query = upstream.double() * pairs.violations(x.double(), weight, margin, power - 1)
         assert ((gradient.double() - of_score).abs() <= loose * (of_score.abs() + 2 * power * of_query)).all()
 
 

@@ -2,7 +2,7 @@
 
 The sums of an AdditiveLoss are called statistics: Counts for a metric, or a tensor with a weighted sum and a sum of
 weights for a mean. The statistics of several processes, or of several batches, are added before the function is applied
-to them. The loss and its gradient are therefore those of the whole batch, which the average of several losses is not.
+to them. This gives the loss and the gradient of the whole batch, which the average of several losses does not.
 
 Statistics contain all that ``value`` needs, so that another loss with the same settings gives the same value.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -23,7 +24,7 @@ from metricfit.core.distributed import number_of_ranks, sum_over_ranks
 from metricfit.core.tasks import check_task, columns
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, looks_at_values
-from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -80,7 +81,7 @@ class AdditiveLoss(BatchLoss, ABC):
     """Base class of losses ``value(statistics)`` whose statistics are sums over samples.
 
     With ``sync`` the statistics are summed over the ranks of a distributed run, in training mode with gradients
-    enabled, so that the gradient is that of the whole batch. Validation on one rank never waits for the others.
+    enabled, so that the gradient is taken over the whole batch. Validation on one rank never waits for the others.
 
     Args:
         sync: In a distributed run, sum the statistics over the ranks.
@@ -228,7 +229,7 @@ def check_parts(loss: nn.Module, owner: str, parts: tuple[str, ...], whole: tupl
         if inheritance_level(type(loss), name) < parts_level:
             raise InvalidTypeError(
                 f"{type(loss).__name__} overrides {name}, but {owner} computes a loss from {' and '.join(parts)}, so "
-                f"what {name} adds would be lost. Write the addition as a loss of its own and add the two with Mix"
+                f"what {name} adds would be lost. Write the addition as a separate loss and add the two with Mix"
             )
 
 
@@ -240,3 +241,17 @@ def inheritance_level(loss_class: type, method: str) -> int:
 def takes_probabilities(loss: nn.Module) -> bool:
     """Return whether a loss, or a part of it, takes probabilities instead of logits."""
     return any(getattr(module, "from_probabilities", False) for module in loss.modules())
+
+
+def check_number(owner: str, name: str, value: Any) -> float:
+    """Return a setting of a loss as a float; raise an error if it is not one number."""
+    if isinstance(value, Tensor) and value.dim() == 0:
+        value = value.item()
+    if not is_number(value):
+        raise InvalidTypeError(f"{owner}: {name} must be a number, got {quote(value)}")
+    return float(value)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is one real number; True and False are not."""
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -105,14 +105,9 @@ def call_loss(
         >>> call_loss(bce, logits, target, accepted_arguments(bce), index=torch.tensor([0, 1]))
         tensor(0.6931)
     """
-    extra: dict[str, Tensor] = {}
-    if weight is not None and accepts.weight:
-        extra["weight"] = weight
-    if index is not None and accepts.index:
-        extra["index"] = index
-    if group is not None and accepts.group:
-        extra["group"] = group
-    return loss(logits, target, **extra)
+    arguments = {"weight": weight, "index": index, "group": group}
+    passed = {name: value for name, value in arguments.items() if value is not None and getattr(accepts, name)}
+    return loss(logits, target, **passed)
 
 
 def update_loss(loss: nn.Module) -> None:

@@ -12,6 +12,7 @@ from metricfit.core.kernels.pointwise import PointwiseForm
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import Loss, check_parts, takes_probabilities
 from metricfit.losses.calling import (
+    OPTIONAL_ARGUMENTS,
     LossArguments,
     accepted_arguments,
     call_loss,
@@ -61,8 +62,8 @@ class Mix(Loss):
                 )
             refuse_multipliers(member[0], "Mix", "Mix the objective: AugmentedLagrangian(Mix(...), constraints)")
         self.losses = nn.ModuleList(loss for loss, _ in members)
-        ours = [loss for loss in self.losses if type(loss).__module__.startswith("metricfit.")]
-        of_logits = [type(loss).__name__ for loss in ours if not takes_probabilities(loss)]
+        of_metricfit = [loss for loss in self.losses if type(loss).__module__.startswith("metricfit.")]
+        of_logits = [type(loss).__name__ for loss in of_metricfit if not takes_probabilities(loss)]
         if of_logits and any(map(takes_probabilities, self.losses)):
             raise InvalidValueError(
                 f"a Mix has one kind of input, but {', '.join(of_logits)} takes logits, another member probabilities; "
@@ -70,11 +71,10 @@ class Mix(Loss):
             )
         self.weights = tuple(float(weight) for _, weight in members)
         self._member_arguments = tuple(accepted_arguments(loss) for loss, _ in members)
-        self.accepts = LossArguments(
-            weight=any(member.weight for member in self._member_arguments),
-            index=any(member.index for member in self._member_arguments),
-            group=any(member.group for member in self._member_arguments),
-        )
+        accepted = {
+            name: any(getattr(member, name) for member in self._member_arguments) for name in OPTIONAL_ARGUMENTS
+        }
+        self.accepts = LossArguments(**accepted)
 
     def forward(
         self,

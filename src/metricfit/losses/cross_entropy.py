@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from numbers import Real
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from metricfit.core.numerics import counting_dtype, has_storage, ratio
+from metricfit.core.numerics import counting_dtype, ratio
 from metricfit.core.tasks import spread_weight
-from metricfit.core.validation import check_labels, check_tensors, check_weight, looks_at_values, refuse_tracing
+from metricfit.core.validation import check_labels, check_tensors, check_weight, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.losses.base import AdditiveLoss, check_statistics
+from metricfit.losses.base import AdditiveLoss, check_number, check_statistics
 
 
 class WeightedCrossEntropyLoss(AdditiveLoss):
@@ -23,8 +22,8 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
 
     .. math:: \frac{\sum_i w_i\, l_i}{\sum_i w_i}, \qquad l_i = -\log \mathrm{softmax}(x_i)_{y_i}
 
-    torch's own loss accepts weights of classes, but not of samples. Logits are ``(n, classes, ...)``, targets are class
-    numbers ``(n, ...)``, and there is one weight per sample or per label.
+    ``torch.nn.CrossEntropyLoss`` accepts weights of classes, but not of samples. Logits are ``(n, classes, ...)``,
+    targets are class numbers ``(n, ...)``, and there is one weight per sample or per label.
 
     Args:
         ignore_index: Labels with this value are ignored.
@@ -41,48 +40,6 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
     def __init__(self, *, ignore_index: int = -100, sync: bool = False) -> None:
         super().__init__(sync=sync)
         self.ignore_index = ignore_index
-
-    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Compute the loss of a batch.
-
-        Args:
-            logits: The outputs of the model, ``(n, classes, ...)``.
-            target: The class numbers, ``(n, ...)``.
-            weight: One weight per sample or per label.
-
-        Returns:
-            The loss, a scalar.
-        """
-        refuse_tracing()
-        own = type(self)
-        is_plain = own.statistics is WeightedCrossEntropyLoss.statistics and (
-            own.label_losses is WeightedCrossEntropyLoss.label_losses
-        )
-        if weight is None and not self.sync and is_plain:
-            mean = self._quick_mean(logits, target)
-            if mean is not None:
-                return mean
-        return super().forward(logits, target, weight)
-
-    def _quick_mean(self, logits: Tensor, target: Tensor) -> Tensor | None:
-        """Return torch's own mean; None if it is not finite or torch refuses the batch: the general path says why."""
-        if (
-            type(logits) is not Tensor
-            or type(target) is not Tensor
-            or torch.compiler.is_compiling()
-            or not logits.is_cpu
-            or logits.dtype not in (torch.float32, torch.float64)
-            or target.dtype is not torch.int64
-            or logits.dim() != 2
-            or target.dim() != 1
-            or not (has_storage(logits) and has_storage(target))
-        ):
-            return None
-        try:
-            mean = cross_entropy(logits, target, ignore_index=self.ignore_index)
-        except (RuntimeError, IndexError, ValueError):
-            return None
-        return mean if math.isfinite(mean.item()) else None
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the weighted sum of the samples' losses and the sum of the weights, ``(2,)``.
@@ -163,29 +120,25 @@ class _ShiftedCrossEntropy(WeightedCrossEntropyLoss):
             )
         self.class_counts = tuple(counts)
 
-    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Return the weighted sum of the samples' losses and the sum of the weights, ``(2,)``.
+    def label_losses(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the cross-entropy of the shifted logits.
 
         Args:
             logits: The outputs of the model, ``(n, classes, ...)``.
             target: The class numbers, ``(n, ...)``.
-            weight: One weight per sample or per label.
 
         Returns:
-            The two sums.
+            One loss per label, ``(n, ...)``.
 
         Raises:
             ValueError: If there are other numbers of logits than of class counts.
         """
-        if isinstance(logits, Tensor) and logits.dim() > 1 and logits.shape[1] != len(self.class_counts):
+        if logits.shape[1] != len(self.class_counts):
             raise InvalidValueError(
                 f"{type(self).__name__} has counts of {len(self.class_counts)} classes, got logits "
                 f"{tuple(logits.shape)}"
             )
-        fits = isinstance(logits, Tensor) and isinstance(target, Tensor) and logits.dim() > 1
-        if not fits or target.shape != logits.shape[:1] + logits.shape[2:]:
-            return super().statistics(logits, target, weight)  # which says what is wrong
-        return super().statistics(self.shifted(logits, target), target, weight)
+        return super().label_losses(self.shifted(logits, target), target)
 
     @abstractmethod
     def shifted(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -230,7 +183,7 @@ class LogitAdjustedLoss(_ShiftedCrossEntropy):
         self, class_counts: Sequence[float], tau: float = 1.0, *, ignore_index: int = -100, sync: bool = False
     ) -> None:
         super().__init__(class_counts, ignore_index=ignore_index, sync=sync)
-        if not math.isfinite(_check_number("LogitAdjustedLoss", "tau", tau)):
+        if not math.isfinite(check_number("LogitAdjustedLoss", "tau", tau)):
             raise InvalidValueError(f"LogitAdjustedLoss needs a finite tau, got {tau}")
         self.tau = float(tau)
         shares = torch.tensor(self.class_counts, dtype=torch.float64)
@@ -280,7 +233,7 @@ class LDAMLoss(_ShiftedCrossEntropy):
     ) -> None:
         super().__init__(class_counts, ignore_index=ignore_index, sync=sync)
         for name, value in (("max_margin", max_margin), ("scale", scale)):
-            if not 0 < _check_number("LDAMLoss", name, value) < math.inf:
+            if not 0 < check_number("LDAMLoss", name, value) < math.inf:
                 raise InvalidValueError(f"LDAMLoss needs a {name} above 0, got {value}")
         self.max_margin, self.scale = float(max_margin), float(scale)
         margins = torch.tensor(self.class_counts, dtype=torch.float64) ** -0.25
@@ -295,12 +248,6 @@ class LDAMLoss(_ShiftedCrossEntropy):
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
         return f"class_counts={_short(self.class_counts)}, max_margin={self.max_margin:g}, scale={self.scale:g}"
-
-
-def _check_number(owner: str, name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (Real, Tensor)):
-        raise InvalidTypeError(f"{owner}: {name} is a number, got {quote(value)}")
-    return value
 
 
 def _short(counts: tuple[float, ...]) -> str:

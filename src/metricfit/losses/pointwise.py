@@ -23,7 +23,7 @@ from metricfit.core.validation import refuse_tracing
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss, ColumnLoss, check_statistics, inheritance_level, weights_by_class
 
-#: What a kernel does in place of a loss's own methods.
+#: The methods of a loss that a kernel replaces.
 REPLACED_METHODS = ("of_positive", "of_negative", "statistics", "value", "over_ranks", "columns", "_plain_sum")
 
 
@@ -35,7 +35,7 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
             overlap.
         ignore_index: Samples with this target are ignored.
         sync: In a distributed run, take the mean over the samples of all ranks. If False, DistributedDataParallel
-            averages the means of the ranks, as for torch's own losses. The gradients differ if the ranks have
+            averages the means of the ranks, as for torch's losses. The gradients differ if the ranks have
             different numbers of samples, weights or ignored samples.
     """
 
@@ -126,7 +126,7 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
         overriding this method is computed from them.
 
         Returns:
-            The form with the current settings, or None if the kernels have none for it.
+            The form with the current settings, or None if the kernels have no such form.
         """
         return None
 
@@ -428,7 +428,7 @@ class MSFELoss(ColumnLoss, AdditiveLoss):
         + \Big(\frac{1}{n_0} \sum_{y_i = 0} \tfrac12 p_i^2\Big)^2
 
     A class without samples adds 0. This loss is not a mean over samples, so in a distributed run the sums of each class
-    are added over the ranks by default and the gradient is that of the whole batch.
+    are added over the ranks by default, which gives the gradient of the whole batch.
 
     Args:
         task: "binary" or "multilabel", if the shapes do not determine it.

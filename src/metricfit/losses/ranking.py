@@ -2,7 +2,7 @@
 
 All of them take logits. A batch without pairs gives 0 with a zero gradient; several labels give the mean of their
 losses. All but SoftAUROCLoss and AveragePrecisionLoss are means over pairs of a positive and a negative, weighted by
-the product of the weights of the two samples. None of them builds the pairs: the hinge losses sort, the square losses
+the product of the weights of the two samples. No loss builds the pairs: the hinge losses sort, the square losses
 need only sums.
 """
 
@@ -62,7 +62,7 @@ class _PairLoss(_HingeLoss):
     """The weighted mean over pairs of ``max(0, margin - (score of the positive - score of the negative))^power``.
 
     With ``sync`` the samples of all ranks are gathered, in training mode with gradients enabled, so that pairs across
-    ranks count and the gradient is that of the whole batch.
+    ranks count and the gradient is taken over the whole batch.
     """
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -145,7 +145,7 @@ class WMWLoss(_PairLoss):
     Yan et al. 2003. The sum over pairs in the paper is this mean times the number of pairs.
 
     Args:
-        gamma: How far the probability of a positive should be above that of a negative; above 0.
+        gamma: How far the probability of a positive should be above the probability of a negative; above 0.
         power: The exponent r: 1, 2 or 3.
         task: "binary" or "multilabel", if the shapes do not determine it.
         ignore_index: Samples with this target are ignored.
@@ -189,7 +189,7 @@ class PartialAUCLoss(_PairLoss):
     weight. With the loss 1 for a pair in the wrong order and 0 otherwise, the value is one minus the area under the ROC
     curve where TPR is at least ``min_tpr`` and FPR at most ``max_fpr``, divided by the area of that corner.
 
-    Dodd and Pepe 2003; both bounds at once: Yang et al. 2019. The gradient is that of the selected pairs.
+    Dodd and Pepe 2003; both bounds at once: Yang et al. 2019. The gradient is taken over the selected pairs.
 
     Args:
         min_tpr: Lower bound of the true positive rate, at least 0 and below 1.
@@ -260,8 +260,8 @@ class AveragePrecisionLoss(_HingeLoss):
         h_{ij} = \max(0, m - (x_i - x_j))^r
 
     With :math:`h_{ij} = 1` where :math:`x_j \ge x_i` and 0 elsewhere, the fraction is the precision at the score of
-    positive i and the loss is one minus the average precision. Value and gradient are those of all samples of the
-    batch, exactly: both sums over j come from sorted scores. The loss is 0 if every positive is above every negative by
+    positive i and the loss is one minus the average precision. Value and gradient are exact for all samples of
+    the batch: both sums over j come from sorted scores. The loss is 0 if every positive is above every negative by
     the margin.
 
     Args:
@@ -351,7 +351,7 @@ class _SquareLoss(ColumnLoss, AdditiveLoss):
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return weight, sum and sum of squares of the errors, of the positives and then of the negatives: ``(6, c)``.
 
-        The sums are about 0, so that those of several batches add. Scores around 1000 with a standard deviation of 1
+        The sums are about 0, so that the sums of several batches add. Scores around 1000 with a standard deviation of 1
         therefore lose 6 of their 16 digits.
         """
         return self.sums(self.columns(logits, target, weight))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from numbers import Real
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from metricfit.core.buffers import ExactBuffers
 from metricfit.core.kernels.pointwise import PointwiseForm
 from metricfit.core.types import Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.losses.base import check_number, is_number
 from metricfit.losses.pointwise import PointwiseLoss
 
 #: Maximum beta of a surrogate. The gradient of negatives is of the order of 1/beta², which float32 cannot resolve.
@@ -91,7 +91,7 @@ class SurrogateTverskyLoss(ExactBuffers, PointwiseLoss):
         self.alpha, self.beta, self.balanced = alpha, beta, balanced
         self.q = check_q(name, q)
         priors = self.prior if isinstance(self.prior, tuple) else (self.prior,)
-        settings = [surrogate_settings(beta / alpha, each, balanced) for each in priors]
+        settings = [surrogate_settings(beta / alpha, share, balanced) for share in priors]
         self.log_c, self.positive_weight, self.negative_weight = settings[0]
         per_label = torch.tensor(settings, dtype=torch.float64).T[..., None] if isinstance(self.prior, tuple) else None
         self.register_buffer("_per_label", per_label, persistent=False)
@@ -223,15 +223,6 @@ def check_q(owner: str, q: float) -> float:
     return number
 
 
-def check_number(owner: str, name: str, value: Any) -> float:
-    """Return a setting of a loss as a float; raise an error if it is not one number."""
-    if isinstance(value, Tensor) and value.dim() == 0:
-        value = value.item()
-    if not _is_number(value):
-        raise InvalidTypeError(f"{owner}: {name} must be a number, got {quote(value)}")
-    return float(value)
-
-
 def check_priors(owner: str, prior: Any, *, of_classes: bool = False) -> float | tuple[float, ...]:
     """Return one prior as a number and several as a tuple.
 
@@ -248,12 +239,12 @@ def check_priors(owner: str, prior: Any, *, of_classes: bool = False) -> float |
         ValueError: If a prior is not strictly between 0 and 1.
     """
     values = prior.tolist() if hasattr(prior, "tolist") else prior
-    single = _is_number(values)
+    single = is_number(values)
     try:
         numbers = [values] if single else [] if isinstance(values, (str, Mapping, Set)) else list(values)
     except TypeError:
         numbers = []
-    if not numbers or not all(map(_is_number, numbers)):
+    if not numbers or not all(map(is_number, numbers)):
         wanted = "a list with the share of each class" if of_classes else "a number, or one number per label"
         raise InvalidTypeError(f"{owner}: prior is {wanted}; got {quote(prior)}")
     for number in numbers:
@@ -263,10 +254,6 @@ def check_priors(owner: str, prior: Any, *, of_classes: bool = False) -> float |
                 f"{owner}: prior is {share} in the training set, strictly between 0 and 1, got {number}"
             )
     return float(numbers[0]) if single else tuple(map(float, numbers))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def power_log(log_value: Tensor, q: float) -> Tensor:

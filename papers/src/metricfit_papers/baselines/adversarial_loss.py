@@ -49,7 +49,7 @@ class AdversarialLoss(ColumnLoss):
         metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
         subject_to: Requirements such as ``"recall >= 0.9"``, on metrics of the same kind. As in the paper they apply to
             the predictor: its expected value of the metric against the true labels must reach the bound. A requirement
-            whose metric needs positives (or negatives) is ignored in batches that have none.
+            whose metric needs positives (or negatives) is ignored in batches without them.
         one_class: The value of a batch whose labels are all of one class and are all predicted correctly. None uses the
             formula, which for f1 without positives is 0/0, that is 0. The package ap-perf uses 1.0 for such batches
             (``special_case_positive`` and ``special_case_negative``); with small batches of rare positives this gives
@@ -58,8 +58,8 @@ class AdversarialLoss(ColumnLoss):
             (100 steps of ADMM in the package ap-perf left 0.004 to 0.04 on batches of 6 to 20.)
         ignore_index: Samples with this target are ignored.
         sync: In a distributed run, gather the logits and labels of all ranks, in training mode with gradients enabled,
-            and solve the game of the whole batch on every rank, so that the gradient is that of the whole batch. If
-            False, every rank solves the game of its own samples, and DistributedDataParallel averages the gradients.
+            and solve the game of the whole batch on every rank, which gives the gradient of the whole batch. If
+            False, every rank solves the game of its samples, and DistributedDataParallel averages the gradients.
 
     Raises:
         ValueError: If the metric is not affine in this sense, or ``one_class`` or ``tol`` is out of range.

@@ -1,7 +1,7 @@
 """Surrogates of F-beta and generalised cross-entropy for exclusive classes. Lee, Yang, Yoo 2021, Section 6.
 
 Each class k against the rest is a binary problem with the share of its samples as prior. The surrogate of its F-beta
-score takes the probability of the class from the softmax, or from the sigmoid of the class's own logit:
+score takes the probability of the class from the softmax, or from the sigmoid of the logit of the class:
 
     l_k = -[y = k] log p_k + [y != k] log(c_k + p_k),      c_k = beta² pi_k / (1 - pi_k),
 
@@ -20,10 +20,10 @@ from torch.nn.functional import log_softmax, logsigmoid
 
 from metricfit.core.buffers import ExactBuffers
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.losses.base import check_number
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.losses.surrogate import (
     LARGEST_BETA,
-    check_number,
     check_priors,
     check_q,
     power_log,
@@ -78,7 +78,7 @@ class MulticlassSurrogateLoss(ExactBuffers, WeightedCrossEntropyLoss):
         prior: The share of each class in the training set, ``counts / counts.sum()``; they sum to 1.
         beta: Above 1 favours recall, below 1 precision; from 1e-8 to 1e8.
         q: In (0, 1] for the generalised form (Eq. 25), which is robust to noisy labels; 0 for the logarithms.
-        probability: "softmax" of all logits, or "sigmoid" of each class's own, which is one class against the rest.
+        probability: "softmax" of all logits, or "sigmoid" of the logit of each class against the rest.
         balanced: Weight the two sides of each class by 1/prior and 1/(1 - prior).
         ignore_index: Labels with this value are ignored.
         sync: In a distributed run, take the mean over the samples of all ranks.
@@ -116,7 +116,7 @@ class MulticlassSurrogateLoss(ExactBuffers, WeightedCrossEntropyLoss):
         if abs(total - 1) > SUM_TOLERANCE:
             raise InvalidValueError(
                 f"{name}: prior is the share of each class in the training set, and the shares sum to 1; these "
-                f"{len(priors)} sum to {total:g}. Pass the number of samples of each class divided by that of all"
+                f"{len(priors)} sum to {total:g}. Pass the number of samples of each class divided by the number of all"
             )
         beta = check_number(name, "beta", beta)
         if not 1 / LARGEST_BETA <= beta <= LARGEST_BETA:
@@ -125,7 +125,7 @@ class MulticlassSurrogateLoss(ExactBuffers, WeightedCrossEntropyLoss):
             raise InvalidValueError(f"probability is 'softmax' or 'sigmoid', got {probability!r}")
         self.prior, self.beta, self.q = priors, beta, check_q(name, q)
         self.probability, self.balanced = probability, balanced
-        settings = [surrogate_settings(beta**2, each, balanced) for each in priors]
+        settings = [surrogate_settings(beta**2, share, balanced) for share in priors]
         self.register_buffer("_settings", torch.tensor(settings, dtype=torch.float64).T, persistent=False)
 
     def label_losses(self, logits: Tensor, target: Tensor) -> Tensor:

@@ -20,9 +20,9 @@ sums of the same kind, with r - 1 instead of r and, for the points, with queries
     ds_i/dx_i = -r sum_j w_j max(0, y_j - x_i)^(r-1)
     sum_i g_i ds_i/dy_j = r w_j sum_i g_i max(0, y_j - x_i)^(r-1).
 
-``hinge_sums`` are these sums, ``violations`` are those of one set of scores, in which the points are the queries moved
-up by a margin, and ``pair_means`` are means over the pairs of a positive and a negative. On CUDA devices the Triton
-programs of ``triton.pairs`` compute the last two.
+``hinge_sums`` are these sums. ``violations`` are the sums of one set of scores, in which the points are the queries
+moved up by a margin. ``pair_means`` are means over the pairs of a positive and a negative. They are computed together
+with their gradient, on the CPU and by the Triton programs of ``triton.pairs`` on CUDA devices.
 """
 
 from __future__ import annotations
@@ -183,24 +183,12 @@ def violations(score: Tensor, opposite: Tensor, margin: float, power: int, per: 
     """
     if per not in ("positive", "negative"):
         raise InvalidValueError(f'per must be "positive" or "negative", got {quote(per)}')
-    f = score.to(counting_dtype(score.dtype))
-    f = f if per == "positive" else -f
-    if power and _takes_triton(f):
-        f, opposite = torch.broadcast_tensors(f, opposite)  # type: ignore[no-untyped-call]
-        sums: Tensor = _Violations.apply(f, opposite, margin, power)[0]  # type: ignore[no-untyped-call]
-        return sums
-    return _plain_violations(f, opposite, margin, power)
-
-
-def _plain_violations(score: Tensor, weight: Tensor, margin: float, power: int) -> Tensor:
-    """Return ``sum_j w_j max(0, f_j + m - f_i)^r`` for each score, in the scores' type, from one order of them.
-
-    Weights with more leading axes than the scores do not sort them more than once.
-    """
     f = score.to(exact_dtype(score.device))
+    f = f if per == "positive" else -f
     falling = sorting_order(-f)
-    f, w, falling = torch.broadcast_tensors(f, weight.to(f.dtype), falling)  # type: ignore[no-untyped-call]
-    return _sums_in_order(f, f + margin, w, power, falling.flip(-1), falling).to(score.dtype)
+    # Weights with more leading axes than the scores do not sort them more than once.
+    f, w, falling = torch.broadcast_tensors(f, opposite.to(f.dtype), falling)  # type: ignore[no-untyped-call]
+    return _sums_in_order(f, f + margin, w, power, falling.flip(-1), falling).to(counting_dtype(score.dtype))
 
 
 def _takes_triton(score: Tensor) -> bool:
@@ -220,47 +208,6 @@ def _takes_triton(score: Tensor) -> bool:
 def _is_plain(score: Tensor) -> bool:
     """Return whether no transform of torch is active, for which an operation with its own gradient has no rule."""
     return not is_transformed() and has_storage(score)
-
-
-class _Violations(torch.autograd.Function):
-    """The sums over pairs of one set of scores on a CUDA device, with a gradient from the same sorted scores."""
-
-    @staticmethod
-    def forward(score: Tensor, weight: Tensor, margin: float, power: int) -> tuple[Tensor, ...]:
-        from metricfit.core.kernels.triton import pairs
-
-        f, w = (tensor.reshape(-1, score.shape[-1]) for tensor in (score, weight))
-        sums, *rest = pairs.sums(f, w, margin, power)
-        return sums.reshape(score.shape), *rest
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        score, weight, ctx.margin, ctx.power = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(score, weight, *output[1:])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        from metricfit.core.kernels.triton import pairs
-
-        score, weight, lower, falling, sorted_weight, order = ctx.saved_tensors
-        margin, power = ctx.margin, ctx.power
-        of_score = of_weight = None
-        if grad is None:
-            return None, None, None, None
-        # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
-        # vmapped. Both need plain operations.
-        if ctx.needs_input_grad[0] and (torch.is_grad_enabled() or not has_storage(grad)):
-            as_query = grad * _plain_violations(score, weight, margin, power - 1)
-            of_score = power * (weight * _plain_violations(-score, grad, margin, power - 1) - as_query)
-        elif ctx.needs_input_grad[0]:
-            upstream = grad.reshape(-1, score.shape[-1])
-            of_score = pairs.gradient(upstream, lower, falling, sorted_weight, order, margin, power)
-            of_score = of_score.reshape(score.shape)
-        if ctx.needs_input_grad[1]:
-            of_weight = _plain_violations(-score, grad, margin, power).to(weight.dtype)
-        return of_score, of_weight, None, None
 
 
 def pair_means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int) -> Tensor:
@@ -349,7 +296,7 @@ def means_and_gradient(
     r - 1 of the positives from below. A positive stands above a negative at the same score: the pair has no violation,
     and for r = 1 no derivative.
 
-    The arguments are those of ``pair_means``. Both results are NaN if a score is not finite, or if a power of a
+    The arguments are the same as for ``pair_means``. Both results are NaN if a score is not finite, or if a power of a
     difference overflows float64.
     """
     f, p = (tensor.detach().to(torch.float64) for tensor in (score, positive))

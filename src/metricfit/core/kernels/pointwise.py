@@ -62,7 +62,7 @@ class PointwiseForm(NamedTuple):
 def kernel_applies(logits: Tensor, target: Tensor, weight: Tensor | None) -> bool:
     """Return whether a kernel can take these tensors: in eager mode, with a gradient for the logits only."""
     return not (
-        type(logits) is not Tensor  # subclasses may have no memory of their own
+        type(logits) is not Tensor  # subclasses may have no memory
         or target.requires_grad
         or (weight is not None and weight.requires_grad)
         or torch.compiler.is_compiling()
@@ -167,7 +167,7 @@ def _plain_gradient(ctx: Any, grad: Tensor) -> Tensor:
 def _gradient(
     logits: Tensor, target: Tensor, weight: Tensor | None, form: PointwiseForm, scale: float, grad: Tensor
 ) -> Tensor:
-    """Return the gradient of the logits, from that of the sum."""
+    """Return the gradient of the logits, from the gradient of the sum."""
     if logits.is_cuda:
         from metricfit.core.kernels.triton import pointwise
 

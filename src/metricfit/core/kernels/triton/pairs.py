@@ -1,9 +1,9 @@
 """Sums and means over pairs on a CUDA device: one sort and three programs each way, 60 bytes per sample, no waiting.
 
 The programs compute what ``kernels.pairs`` computes in plain operations. Moments are shifted from point to point, so
-that nothing cancels: parts of the sorted scores sum their own moments, add those of the parts before them, and scan. A
-binary search finds the last sample within the margin of each score. The time of few samples is that of starting
-programs, and so their means take one program, which compares all pairs: 10^8 pairs take 0.15 ms on an H200.
+that nothing cancels. Parts of the sorted scores sum their moments, add the moments of the parts before them, and scan.
+A binary search finds the last sample within the margin of each score. For few samples starting programs takes most of
+the time, so one program compares all pairs: 10^8 pairs take 0.15 ms on an H200.
 
 All other programs take scores sorted in falling order. They scan them from the highest to the lowest, or REVERSED from
 the lowest to the highest; ``_position`` is where the s-th sample of a scan is. Sums are in float64. One compiled
@@ -346,7 +346,7 @@ def sums_kernel(
     Score, Order, Scanned, Sums, Lower, n, blocks, steps, margin: tl.float64,
     POWER: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write the sums in the original order, and those of the next lower power, for the gradient, in sorted order."""
+    """Write the sums in the original order, and the sums of the next lower power, for the gradient, in sorted order."""
     program = tl.program_id(0)
     row, block = (program // blocks).to(tl.int64), program % blocks
     start, rows = row * n, tl.num_programs(0) // blocks
@@ -407,7 +407,7 @@ def means_kernel(
     """Compare QUERIES samples of a row with all samples of the row.
 
     Write their part of the mean over pairs into Partial[rows, blocks], and the gradient of the mean by their scores
-    into Result. With COMPLEMENT a negative has the weight 1 minus that of a positive.
+    into Result. With COMPLEMENT a negative has the weight 1 minus the weight of a positive.
     """
     program = tl.program_id(0)
     row, block = (program // blocks).to(tl.int64), program % blocks

@@ -33,7 +33,7 @@ def weighted_sum(logits: Tensor, target: Tensor, weight: Tensor | None, form: Po
 def gradient(
     logits: Tensor, target: Tensor, weight: Tensor | None, form: PointwiseForm, scale: float, grad: Tensor
 ) -> Tensor:
-    """Return the gradient of the logits, from that of the sum."""
+    """Return the gradient of the logits, from the gradient of the sum."""
     x, y, w = _flat(logits, target, weight)
     result = torch.empty_like(x)
     numbers = x.numel(), scale, *_numbers(form)
