@@ -72,28 +72,29 @@ def numpy_learner(weights: Path, metric: str | None, members: int, unlabelled: i
 
 
 def torch_learner(weights: Path, metric: str | None, members: int, unlabelled: int) -> Learner:
-    """Return the network on the GPU, in bfloat16; members differ in the random vectors of columns."""
+    """Return the network on the GPU in bfloat16, or on the CPU; members differ in the random vectors of columns."""
     import torch
 
+    device, low = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
     torch.backends.cuda.enable_cudnn_sdp(False)
     module = importlib.import_module("studies.in_context.network")
     source = predict.InContext.load(weights)
-    network = module.Network(module.Settings(**source.settings)).cuda()
+    network = module.Network(module.Settings(**source.settings)).to(device)
     network.load_state_dict({name: torch.from_numpy(value) for name, value in source.weights.items()})
     number = predict.METRICS.index(metric or predict.METRICS[0])
 
     @torch.no_grad()
     def logits(x: NDArray[np.float64], y: NDArray[np.int64], new: NDArray[np.float64]) -> NDArray[np.float64]:
         kept = predict.choose_columns(x, y)
-        table = torch.from_numpy(np.concatenate([x[:, kept], new[:, kept]])).float().cuda()
+        table = torch.from_numpy(np.concatenate([x[:, kept], new[:, kept]])).float().to(device)
         place = predict.draw_places(len(kept), source.settings["places"], range(members))
         output = network(
             table.expand(members, -1, -1),
-            torch.from_numpy(y).cuda().expand(members, -1),
-            torch.from_numpy(place).cuda(),
-            torch.full((members,), number, device="cuda"),
+            torch.from_numpy(y).long().to(device).expand(members, -1),
+            torch.from_numpy(place).to(device),
+            torch.full((members,), number, device=device),
             len(y) + min(unlabelled, len(new)),
-            torch.bfloat16,
+            low,
         )
         return np.asarray(output.binary.mean(0).double().cpu().numpy())
 

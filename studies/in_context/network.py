@@ -272,7 +272,7 @@ class Network(nn.Module):
         for number in range(settings.row_layers):
             parts = tuple(stacks[f"row_{part}"][number] for part in ("qkv", "out", "up", "down"))
             h = layers[1](h, visible, stacks["row_scale"][number] * scale, settings.row_heads, parts)
-        return self._read(normalise(h[:, y.shape[1] :]) @ weights["head"], y)
+        return self._read(normalise(h[:, y.shape[1] :].float()) @ self.head, y)
 
     def _embed(self, x: Tensor, y: Tensor, place: Tensor, visible: int, w: dict[str, Tensor], low: Any) -> Tensor:
         """Return the vectors of all cells ``(b, n, f + 1, d)``, the label last."""
@@ -282,7 +282,6 @@ class Network(nn.Module):
 
     def _read(self, out: Tensor, y: Tensor) -> Output:
         """Add the log shares of the classes to the network's output."""
-        out = out.float()
         counts = F.one_hot(y, self.settings.classes).sum(1)
         shares = (counts / y.shape[1]).clamp_min(SMALLEST_SHARE).log()
         logits = out[..., : self.settings.classes] + shares[:, None]

@@ -199,10 +199,24 @@ def test_a_session_saves_averaged_weights_that_the_next_one_and_numpy_read(tmp_p
     assert about["saw"]["sessions"] == 1
     train.main([str(tmp_path / "b"), *arguments, "--weights", str(copies)])
     assert train.read_metadata(tmp_path / "b" / "state.safetensors", "counters")["sessions"] == 2
-    model = predict.InContext.load(copies)
-    assert model.settings == TINY.as_dict()
+    assert predict.InContext.load(copies).settings == TINY.as_dict()
+
+
+def test_the_learners_of_torch_and_numpy_agree_on_saved_weights(tmp_path):
+    training = train.Training(TINY, PLAN, CPU)
+    training.average = {name: value.detach() for name, value in random_network().named_parameters()}
+    training.export(tmp_path / "network", {})
     x = np.random.default_rng(0).normal(size=(60, 3))
-    assert np.isfinite(model.logits(x[:40], (x[:40, 0] > 0).astype(int), x[40:])).all()
+    context = (x[:40], (x[:40, 0] > 0).astype(int), x[40:])
+
+    def logits(make, *settings):
+        return make(tmp_path / "network", *settings)(*context)
+
+    expected = logits(cells.torch_learner, "f1", 2, 5)
+    assert expected.std() > 0.02
+    np.testing.assert_allclose(logits(cells.numpy_learner, "f1", 2, 5), expected, rtol=1e-4, atol=1e-4)
+    for other in (("mcc", 2, 5), ("f1", 1, 5), ("f1", 2, 0)):
+        assert abs(logits(cells.numpy_learner, *other) - expected).max() > 1e-3
 
 
 def test_the_rate_warms_up_and_falls_at_the_end():
