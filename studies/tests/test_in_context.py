@@ -1,18 +1,20 @@
 """The in-context classifier: made-up tables, the network and its NumPy twin, training that resumes, the yardstick."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
+from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import f1_score, log_loss, matthews_corrcoef, roc_auc_score
 
 from studies.in_context import cells, evaluate, network, predict, prior, train
 
 TINY = network.Settings(width=32, heads=2, cell_layers=2, row_width=32, row_heads=2, row_layers=1, classes=4, places=8)
 PLAN = train.Plan(tokens=1500, columns=4, rows=(40, 64), easy_steps=1, rate=4e-3)
 CPU = torch.device("cpu")
-PAGE = train.Path(train.__file__).with_name("weights") / "network"
+WEIGHTS = Path(train.__file__).with_name("weights") / "network"
 
 
 def random_network(seed=0):
@@ -217,6 +219,20 @@ def test_the_learners_of_torch_and_numpy_agree_on_saved_weights(tmp_path):
     np.testing.assert_allclose(logits(cells.numpy_learner, "f1", 2, 5), expected, rtol=1e-4, atol=1e-4)
     for other in (("mcc", 2, 5), ("f1", 1, 5), ("f1", 2, 0)):
         assert abs(logits(cells.numpy_learner, *other) - expected).max() > 1e-3
+
+
+def test_the_stored_weights_classify_a_real_table():
+    size = WEIGHTS.with_suffix(".safetensors").stat().st_size
+    assert size < 20_000_000
+    x, y = load_breast_cancer(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    context, new = order[:150], order[150:300]
+    logits = predict.InContext.load(WEIGHTS).logits(x[context, :8], y[context], x[new, :8])
+    p = 1 / (1 + np.exp(-logits))
+    assert roc_auc_score(y[new], p) > 0.95
+    assert log_loss(y[new], p) < 0.25
+    about = json.loads(WEIGHTS.with_suffix(".json").read_text(encoding="utf-8"))
+    assert set(about["saw"]) == {"steps", "tables", "cells", "seconds", "sessions", "last"}
 
 
 def test_the_rate_warms_up_and_falls_at_the_end():
