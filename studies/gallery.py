@@ -20,7 +20,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,28 +162,25 @@ def solve(name: str, data: Path, folder: Path, jobs: int) -> None:
         path.write_text(json.dumps({"output": ended.stdout, "seconds": round(seconds, 1)}), encoding="utf-8")
 
 
-def collect(folder: Path) -> dict[str, Any]:
-    """The outputs of all finished commands."""
-    return {
-        name: {
-            title: json.loads(path.read_text(encoding="utf-8"))
-            for title in problem.commands
-            if (path := folder / name / f"{title}.json").exists()
-        }
-        for name, problem in PROBLEMS.items()
-    }
+def collect(folder: Path, names: Iterable[str]) -> dict[str, Any]:
+    """Return the stored outputs, with those of the commands that were run in this folder."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    for name in names:
+        for title in PROBLEMS[name].commands:
+            results[name][title] = json.loads((folder / name / f"{title}.json").read_text(encoding="utf-8"))
+    return results
 
 
-def take_pictures(folder: Path) -> None:
-    """The first screen of each problem's report."""
+def take_pictures(folder: Path, names: Iterable[str]) -> None:
+    """Take a picture of the first screen of each problem's report."""
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1100, "height": 800}, device_scale_factor=1.3, color_scheme="light")
-        for name, problem in PROBLEMS.items():
-            page.goto((folder / name / problem.report).resolve().as_uri())
+        for name in names:
+            page.goto((folder / name / PROBLEMS[name].report).resolve().as_uri())
             picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
             picture.save(PICTURES / f"gallery-{name}.webp", quality=80, method=6)
         browser.close()
@@ -223,8 +220,8 @@ def main(arguments: list[str] | None = None) -> None:
         for name in options.only:
             solve(name, options.data, options.folder / name, options.jobs)
     elif options.pictures:
-        RESULTS.write_text(json.dumps(collect(options.folder), indent=1) + "\n", encoding="utf-8")
-        take_pictures(options.folder)
+        RESULTS.write_text(json.dumps(collect(options.folder, options.only), indent=1) + "\n", encoding="utf-8")
+        take_pictures(options.folder, options.only)
     else:
         write_pages(json.loads(RESULTS.read_text(encoding="utf-8")))
 
