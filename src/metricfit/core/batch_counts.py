@@ -310,7 +310,7 @@ class BatchCounts(Counts):
         """Return the counts as tensors."""
         if self._read is None:  # type: ignore[attr-defined]
             object.__setattr__(self, "_read", self.batch.counts())  # type: ignore[attr-defined]
-        return self._read  # type: ignore[attr-defined, no-any-return]
+        return self._read  # type: ignore[attr-defined]
 
     @property
     def tp(self) -> Tensor:
@@ -335,7 +335,7 @@ class BatchCounts(Counts):
     @property
     def classes(self) -> int:
         """Number of classes."""
-        return self.batch.kind.classes  # type: ignore[attr-defined, no-any-return]
+        return self.batch.kind.classes  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return repr(self.read())
@@ -411,6 +411,7 @@ class _ValueOfBatch(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor | None:
         kind = call.batch.kind
+        assert not isinstance(kind, BinaryOnGPU)  # whose counts are not read
         call.numbers, kept = kind.sums(logits, target, weight)
         if call.batch.is_checked:
             check_sums(call.numbers, logits)
@@ -439,8 +440,8 @@ class _ValueOfBatch(torch.autograd.Function):
 
 def _is_steep(slopes: FourNumbers) -> bool:
     if isinstance(slopes[0], float):
-        return not -STEEPEST < min(slopes) <= max(slopes) < STEEPEST  # type: ignore[type-var]
-    return not all(-STEEPEST < min(cell) <= max(cell) < STEEPEST for cell in slopes)  # type: ignore[arg-type]
+        return not -STEEPEST < min(slopes) <= max(slopes) < STEEPEST
+    return not all(-STEEPEST < min(cell) <= max(cell) < STEEPEST for cell in slopes)
 
 
 def _times(slopes: tuple[Any, ...], factor: float) -> FourNumbers:

@@ -103,7 +103,7 @@ class LateBuffers(nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> LateBuffers:
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
-        copied.__setstate__(deepcopy(self.__dict__, memo))
+        copied.__setstate__(deepcopy(self.__dict__, memo))  # type: ignore[no-untyped-call]
         _copies.setdefault(self, WeakSet()).add(copied)
         return copied
 

@@ -57,7 +57,7 @@ class Counts:
     exclusive: bool = field(default=None, kw_only=True)  # type: ignore[assignment]  # __post_init__ sets it
 
     def __post_init__(self) -> None:
-        if type(self.tp) is Dual:
+        if isinstance(self.tp, Dual):
             return
         if not all(isinstance(cell, Tensor) for cell in self):
             for name in ("tp", "fp", "fn", "tn"):

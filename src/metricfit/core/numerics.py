@@ -163,7 +163,7 @@ class Dual:
 def _combine(first: Slopes, x: Any, second: Slopes, y: Any) -> Slopes:
     """Return ``first x + second y``; of arrays without the many products with 0."""
     if type(x) is np.ndarray:
-        return tuple(_add_products(a, x, b, y) for a, b in zip(first, second, strict=True))  # type: ignore[return-value]
+        return tuple(_add_products(a, x, b, y) for a, b in zip(first, second, strict=True))
     (a, b, c, d), (e, f, g, h) = first, second
     return a * x + e * y, b * x + f * y, c * x + g * y, d * x + h * y
 
@@ -347,7 +347,7 @@ def where(condition: Any, x: Number, y: Number) -> Any:
         first, second = _as_dual(x), _as_dual(y)
         pairs = zip(first.slopes, second.slopes, strict=True)
         slopes = tuple(np.where(condition, of_x, of_y) for of_x, of_y in pairs)
-        return Dual(np.where(condition, first.value, second.value), slopes)  # type: ignore[arg-type]
+        return Dual(np.where(condition, first.value, second.value), slopes)
     return np.where(condition, x, y)
 
 

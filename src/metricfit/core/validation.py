@@ -25,7 +25,7 @@ class DivergedError(MetricfitError, ValueError):
 
 def refuse_tracing() -> None:
     """Raise an error under ``torch.jit.trace``, which records one batch and would take its labels for constants."""
-    if torch.jit.is_tracing():
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         raise InvalidStateError(
             "torch.jit.trace cannot record a loss: what depends on the labels of a batch would become a constant. "
             "Trace the model without its loss, and use torch.compile for both"

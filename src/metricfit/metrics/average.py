@@ -99,7 +99,7 @@ def averaged(
         share = torch.where(share.sum(-1, keepdim=True) > 0, share, alike)
     total = share.sum(-1)
     if isinstance(value, Dual):
-        return (value * ratio(share, float(total))).sum()  # type: ignore[return-value]
+        return (value * ratio(share, float(total))).sum()
     mean = ratio((share * value).sum(-1), total)
     return mean if present is None else _skip(mean, share.sum(-1) > 0)
 
@@ -165,12 +165,12 @@ def loss_of_counts(
     Returns:
         The loss, a scalar; without an average one loss per class.
     """
-    if type(counts.tp) is Dual and counts.exclusive and (metric.whole_matrix or counts.classes == 1):
+    if isinstance(counts.tp, Dual) and counts.exclusive and (metric.whole_matrix or counts.classes == 1):
         single: Any = metric(counts)  # what ``averaged`` returns, without its checks
-        return single if metric.minimize else 1.0 - single  # type: ignore[no-any-return]
+        return single if metric.minimize else 1.0 - single
     value = averaged(metric, counts, average, classes, zero_division, training=True)
     if isinstance(value, Dual):
-        return value if metric.minimize else 1.0 - value  # type: ignore[return-value]
+        return value if metric.minimize else 1.0 - value
     if zero_division == SKIP:
         value = torch.where(value.isnan(), 0.0, value)  # no class has samples
     if counts.tp.dim() > 1 + isinstance(metric, GroupGap):  # several thresholds

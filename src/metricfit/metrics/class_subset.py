@@ -66,7 +66,7 @@ def class_mask(metric: Metric, counts: Counts, classes: tuple[int, ...]) -> Tens
     if metric.whole_matrix and counts.exclusive:
         raise InvalidValueError(_whole_matrix_message(metric))
     if isinstance(counts.tp, Dual):
-        return np.array([float(k in classes) for k in range(number)])  # type: ignore[return-value]
+        return np.array([float(k in classes) for k in range(number)])
     if counts.tp.device.type == "cpu" or torch.compiler.is_compiling():
         return _make_mask(classes, number, counts.tp.dtype, counts.tp.device)
     return _kept_mask(classes, number, counts.tp.dtype, counts.tp.device)

@@ -109,7 +109,7 @@ def expand_parameter(metric: object, key: str, value: Parameter, cell: Tensor) -
     if len(value) != classes:
         raise InvalidValueError(f"{metric!r} has {len(value)} values of {key}, the counts have {classes} classes")
     if not isinstance(cell, Tensor):
-        return np.array(value)  # type: ignore[return-value]
+        return np.array(value)
     largest = torch.finfo(cell.dtype).max if cell.is_floating_point() else math.inf
     columns = [torch.full_like(cell[..., k], min(number, largest)) for k, number in enumerate(value)]
     return torch.stack(columns, -1)  # created on the device: copying from the CPU would wait for the GPU

@@ -235,7 +235,7 @@ def _apply(function: Callable[..., Any], *parts: Part) -> Part:
         return float(function(*parts))
 
     def compute(counts: Counts) -> Tensor:
-        return function(*(part(counts) if callable(part) else part for part in parts))  # type: ignore[no-any-return]
+        return function(*(part(counts) if callable(part) else part for part in parts))
 
     return compute
 

@@ -435,7 +435,7 @@ def read_monitor_threshold(threshold: Any) -> float | str | PerLabel:
     """
     threshold = read_decision(threshold)
     if threshold == "best" if isinstance(threshold, str) else isinstance(threshold, PerLabel):
-        return threshold  # type: ignore[no-any-return]
+        return threshold
     expected = "threshold is a number strictly between 0 and 1, one per label, or 'best'"
     if isinstance(threshold, (str, bool, ThresholdGrid)) or threshold is None:
         raise InvalidValueError(f"{expected}; got {quote(threshold)}")

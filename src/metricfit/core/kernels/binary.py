@@ -180,7 +180,7 @@ class _SoftCounts(torch.autograd.Function):
         threshold: Threshold,
     ) -> Tensor:
         if kernel := _kernel(logits, threshold):
-            return kernel.counts(logits, target, weight, kind, number, threshold)  # type: ignore[no-any-return]
+            return kernel.counts(logits, target, weight, kind, number, threshold)
         if rows := _rows_per_label(logits, target, weight, threshold):
             sums = [binary_cpu.column_counts(x, y, w, kind, number, t) for x, y, w, t in rows]
             return torch.stack(sums, 1).reshape(4, *logits.shape[:-1])

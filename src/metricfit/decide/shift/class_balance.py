@@ -99,7 +99,7 @@ class ClassBalance(ABC):
         if self.prior_shift_ is None:
             return None
         interval: Any = self._by_label([(low, high) for low, high in self.prior_shift_.intervals.tolist()])
-        return interval  # type: ignore[no-any-return]
+        return interval
 
     @property
     def drift_(self) -> Drift | None:
