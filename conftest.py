@@ -9,6 +9,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no compiling processes beside the tests
 
+import numpy as np
 import pytest
 import torch
 
@@ -30,5 +31,6 @@ collect_ignore = [
 
 @pytest.fixture(autouse=True)
 def _names_for_doctests(doctest_namespace):
+    doctest_namespace["np"] = np
     doctest_namespace["torch"] = torch
     doctest_namespace["Counts"] = Counts

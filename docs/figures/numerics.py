@@ -7,7 +7,8 @@ from page import BLUE, GREY, RED, fill, plt, save, table
 from torch import Tensor
 
 from metricfit import Counts, metrics
-from metricfit.core.numerics import ratio, root, tails
+from metricfit.core.numerics import ratio, root
+from metricfit.core.tensor_numerics import tails
 from metricfit.steps import Sigmoid
 
 K = 73

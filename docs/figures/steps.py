@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from page import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, plt, save
 
-from metricfit.core.numerics import tails
+from metricfit.core.tensor_numerics import tails
 from metricfit.steps import Identity, Linear, RaisedCosine, Sigmoid
 
 STEPS = [

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from metricfit.data import STUDY, fetch, load, names
-from metricfit.data.datasets import CATALOGUE, download
+from metricfit.data.catalogue import CATALOGUE
+from metricfit.data.loading import download
 
 
 def write(frame, folder, file):
@@ -127,7 +128,7 @@ def openml(monkeypatch):
             asked.append(settings)
             return SimpleNamespace(frame=frames[settings["data_id"]])
 
-        monkeypatch.setattr("metricfit.data.datasets.fetch_openml", fetch_openml)
+        monkeypatch.setattr("metricfit.data.loading.fetch_openml", fetch_openml)
         return asked
 
     return pretend

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from metricfit import Counts, metrics
-from metricfit.core.numerics import is_positive
+from metricfit.core.tensor_numerics import is_positive
 from metricfit.curves import InfeasibleError, best_threshold
 from metricfit.decide.probability_thresholds import best_probability_threshold
 

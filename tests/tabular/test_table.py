@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from metricfit.tabular.encoding.encoder import Scaling, TableEncoder
+from metricfit.tabular.encoding.encoder import TableEncoder
+from metricfit.tabular.encoding.scaling import Scaling
 
 
 def through_files(encoder):

@@ -14,9 +14,10 @@ from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.kernels.pairs import violations
-from metricfit.core.numerics import has_storage, ratio
+from metricfit.core.numerics import ratio
 from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical, check_task
+from metricfit.core.tensor_numerics import has_storage
 from metricfit.core.types import Task
 from metricfit.core.validation import is_false, looks_at_values
 from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, quote

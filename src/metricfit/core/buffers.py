@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.numerics import counting_dtype, has_storage, in_backward
+from metricfit.core.tensor_numerics import counting_dtype, has_storage, in_backward
 from metricfit.errors import InvalidStateError, InvalidValueError
 
 

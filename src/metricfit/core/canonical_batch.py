@@ -14,8 +14,9 @@ from torch import Tensor
 from metricfit.core.kernels.binary import hard_counts, masses, soft_counts
 from metricfit.core.kernels.classes import class_counts
 from metricfit.core.kernels.soft_classes import Layout, decisions, hard_decisions, sum_decisions
-from metricfit.core.numerics import ROUNDING, exact_dtype, is_positive
+from metricfit.core.numerics import ROUNDING
 from metricfit.core.steps import Linear, Step, StraightThrough, is_unchanged
+from metricfit.core.tensor_numerics import exact_dtype, is_positive
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from metricfit.core.canonical_batch import Batch, Classes
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ROUNDING, exact_dtype, full_precision
+from metricfit.core.numerics import ROUNDING
 from metricfit.core.settings import DEFAULT, CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical
+from metricfit.core.tensor_numerics import exact_dtype, full_precision
 from metricfit.core.threshold_reading import read_thresholds
 from metricfit.core.validation import check_finite, check_nan_logits, looks_at_values
 from metricfit.errors import InvalidValueError

@@ -10,37 +10,28 @@ numbers gives the value and the derivatives of a batch's loss, in microseconds a
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.autograd import forward_ad
+
+from metricfit.core.arrays import is_tensor
 
 #: What a difference of sums that should be 0 can be because of rounding, as a share of the sums.
 ROUNDING = 1e-12
 #: The largest finite number of float64.
-LARGEST = torch.finfo(torch.float64).max
+LARGEST = sys.float_info.max
 
 
-def _smallest_divisor(dtype: torch.dtype) -> float:
-    tiny = float(torch.finfo(dtype).tiny)
-    return tiny if dtype == torch.float16 else tiny**0.8
-
-
-#: The amount below which a denominator counts as 0: 5e-31 in float32, 8e-247 in float64.
+#: The amount below which a denominator counts as 0: 8e-247 in float64, 5e-31 in float32.
 #:
 #: The gradient of a division is of the order of 1/denominator, and is multiplied by slopes and weights before the small
-#: factors reach it that make the result moderate. Where 1/denominator is near the largest number of the dtype, it
+#: factors reach it that make the result moderate. Where 1/denominator is near the largest number of the type, it
 #: becomes infinite on the way, and then infinity times 0, which is NaN: one class predicted with a mass of 1e-42 would
 #: spoil the gradient of the whole batch.
-SMALLEST_DIVISOR = {
-    dtype: _smallest_divisor(dtype) for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-}
-#: The same for numbers, arrays and dual numbers in float64, and for arrays in float32.
-LEAST, LEAST_FLOAT32 = SMALLEST_DIVISOR[torch.float64], SMALLEST_DIVISOR[torch.float32]
+LEAST, LEAST_FLOAT32 = sys.float_info.min**0.8, float(np.finfo(np.float32).tiny) ** 0.8
 
 #: The derivatives of a dual number by tp, fp, fn and tn.
 Slopes = tuple[Any, Any, Any, Any]
@@ -213,30 +204,27 @@ def ratio(numerator: Number, denominator: Number) -> Any:
         ``numerator / denominator``, or 0.
 
     Example:
-        >>> ratio(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 0.0]))
-        tensor([0.2500, 0.0000])
+        >>> ratio(np.array([1.0, 0.0]), np.array([4.0, 0.0]))
+        array([0.25, 0.  ])
         >>> ratio(1.0, 4.0), ratio(0.0, 0.0)
         (0.25, 0.0)
     """
-    if isinstance(denominator, Tensor):
-        return _divide(numerator, denominator, denominator.abs() < SMALLEST_DIVISOR.get(denominator.dtype, 1.0))
     if type(numerator) is Dual or type(denominator) is Dual:
         top, bottom = _as_dual(numerator), _as_dual(denominator)
         inverse = _safe_inverse(bottom.value)
         value = top.value * inverse
         return Dual(value, _combine(top.slopes, inverse, bottom.slopes, -value * inverse))
-    if isinstance(numerator, Tensor):
+    if is_tensor(denominator):
+        return _of_tensors().ratio(numerator, denominator)
+    if is_tensor(numerator):
         return numerator * _safe_inverse(denominator)
     return _divide_plain(numerator, denominator)
 
 
-def _divide(numerator: Any, denominator: Tensor, empty: Tensor) -> Tensor:
-    """``numerator / denominator``, and 0 with zero gradient where ``empty``."""
-    if not torch.is_grad_enabled():
-        return (numerator / denominator).masked_fill_(empty, 0.0)
-    # The denominator is made safe before dividing: autograd goes back through what is filled over, and there 0/0 would
-    # turn the zero gradient into 0 * nan = nan.
-    return (numerator / denominator.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+def _of_tensors() -> ModuleType:
+    from metricfit.core import tensor_numerics  # imports torch, which whoever made the tensor has imported
+
+    return tensor_numerics
 
 
 def _least(denominator: Any) -> float:
@@ -273,22 +261,16 @@ def share(part: Number, rest: Number) -> Any:
         The share of ``part`` in the total, from 0 to 1.
 
     Example:
-        >>> share(torch.tensor([1.0, 3.0, 0.0]), torch.tensor([3.0, 1.0, 0.0]))
-        tensor([0.2500, 0.7500, 0.0000])
+        >>> share(np.array([1.0, 3.0, 0.0]), np.array([3.0, 1.0, 0.0]))
+        array([0.25, 0.75, 0.  ])
         >>> share(1.0, 3.0), share(0.0, 0.0)
         (0.25, 0.0)
     """
     if type(part) is Dual or type(rest) is Dual:
         return _share_of_duals(_as_dual(part), _as_dual(rest))
-    if not isinstance(part, Tensor):
-        return _divide_plain(part, part + rest)
-    least = SMALLEST_DIVISOR.get(rest.dtype, 1.0)
-    total = part + rest
-    if not torch.is_grad_enabled():
-        return _divide(part, total, total < least)
-    mostly_part = part > rest.clamp(min=least)  # the bound makes the value 0 wherever the total counts as 0
-    smaller = _divide(torch.where(mostly_part, rest, part), total, total < least)
-    return torch.where(mostly_part, 1 - smaller, smaller)
+    if is_tensor(part):
+        return _of_tensors().share(part, rest)
+    return _divide_plain(part, part + rest)
 
 
 def _share_of_duals(part: Dual, rest: Dual) -> Dual:
@@ -307,14 +289,13 @@ def root(x: Number) -> Any:
         The square roots.
 
     Example:
-        >>> root(torch.tensor([4.0, 0.0]))
-        tensor([2., 0.])
+        >>> root(np.array([4.0, 0.0]))
+        array([2., 0.])
         >>> root(4.0)
         2.0
     """
-    if isinstance(x, Tensor):
-        empty = x < SMALLEST_DIVISOR[x.dtype]  # 0, or a difference of counts that rounds to -1e-9
-        return torch.sqrt(x.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+    if is_tensor(x):
+        return _of_tensors().root(x)
     number = value_of(x)
     if isinstance(number, (int, float)):
         value: Any = math.sqrt(number) if number >= LEAST else 0.0
@@ -335,11 +316,11 @@ def where(condition: Any, x: Number, y: Number) -> Any:
         One of the two in each place, with its gradient.
 
     Example:
-        >>> where(torch.tensor([True, False]), torch.tensor([1.0, 2.0]), 0.0)
-        tensor([1., 0.])
+        >>> where(np.array([True, False]), np.array([1.0, 2.0]), 0.0)
+        array([1., 0.])
     """
-    if isinstance(condition, Tensor):
-        return torch.where(condition, x, y)
+    if is_tensor(condition):
+        return sys.modules["torch"].where(condition, x, y)
     if isinstance(condition, (bool, np.bool_)):
         chosen = x if condition else y
         return _as_dual(chosen) if type(x) is Dual or type(y) is Dual else chosen
@@ -362,11 +343,11 @@ def minimum(x: Number, y: Number) -> Any:
         The smaller numbers.
 
     Example:
-        >>> minimum(torch.tensor([1.0, 3.0]), 2.0), minimum(1.0, 2.0)
-        (tensor([1., 2.]), 1.0)
+        >>> minimum(np.array([1.0, 3.0]), 2.0), minimum(1.0, 2.0)
+        (array([1., 2.]), 1.0)
     """
-    if isinstance(x, Tensor) or isinstance(y, Tensor):
-        return torch.minimum(*_tensors(x, y))
+    if is_tensor(x) or is_tensor(y):
+        return _of_tensors().extreme(x, y, largest=False)
     return _choose(x, y, value_of(x) < value_of(y))
 
 
@@ -381,20 +362,12 @@ def maximum(x: Number, y: Number) -> Any:
         The larger numbers.
 
     Example:
-        >>> maximum(torch.tensor([1.0, 3.0]), 2.0), maximum(1.0, 2.0)
-        (tensor([2., 3.]), 2.0)
+        >>> maximum(np.array([1.0, 3.0]), 2.0), maximum(1.0, 2.0)
+        (array([2., 3.]), 2.0)
     """
-    if isinstance(x, Tensor) or isinstance(y, Tensor):
-        return torch.maximum(*_tensors(x, y))
+    if is_tensor(x) or is_tensor(y):
+        return _of_tensors().extreme(x, y, largest=True)
     return _choose(x, y, value_of(x) > value_of(y))
-
-
-def _tensors(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    like = x if isinstance(x, Tensor) else y
-    return (
-        x if isinstance(x, Tensor) else torch.full_like(like, x),
-        y if isinstance(y, Tensor) else torch.full_like(like, y),
-    )
 
 
 def _choose(x: Any, y: Any, first: Any) -> Any:
@@ -416,10 +389,10 @@ def clip(x: Number, low: float, high: float) -> Any:
         The numbers, of the same kind.
 
     Example:
-        >>> clip(torch.tensor([-2.0, 0.5]), -1.0, 1.0), clip(3.0, -1.0, 1.0)
-        (tensor([-1.0000,  0.5000]), 1.0)
+        >>> clip(np.array([-2.0, 0.5]), -1.0, 1.0), clip(3.0, -1.0, 1.0)
+        (array([-1. ,  0.5]), 1.0)
     """
-    if isinstance(x, Tensor):
+    if is_tensor(x):
         return x.clamp(low, high)
     if type(x) is Dual:
         return x._scaled(clip(x.value, low, high), 1.0 * ((x.value >= low) & (x.value <= high)))
@@ -436,10 +409,10 @@ def constant(x: Number) -> Any:
         The numbers; of dual numbers the values.
 
     Example:
-        >>> constant(torch.tensor(2.0, requires_grad=True)).requires_grad
-        False
+        >>> constant(duals([3.0, 1.0, 2.0, 4.0])[0])
+        3.0
     """
-    return x.detach() if isinstance(x, Tensor) else value_of(x)
+    return x.detach() if is_tensor(x) else value_of(x)
 
 
 def without_tiny(x: Number) -> Any:
@@ -452,11 +425,11 @@ def without_tiny(x: Number) -> Any:
         The numbers, of the same kind.
 
     Example:
-        >>> without_tiny(torch.tensor([1e-40, 2.0]))
-        tensor([0., 2.])
+        >>> without_tiny(np.array([1e-300, 2.0]))
+        array([0., 2.])
     """
-    if isinstance(x, Tensor):
-        return torch.nn.functional.threshold(x, SMALLEST_DIVISOR[x.dtype], 0.0)
+    if is_tensor(x):
+        return _of_tensors().without_tiny(x)
     return where(value_of(x) > _least(value_of(x)), x, 0.0 * x)
 
 
@@ -472,51 +445,7 @@ _UNITS = ((1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.0
 
 def smallest_divisor(x: Number) -> float:
     """Return the amount below which a denominator of this kind counts as 0."""
-    return SMALLEST_DIVISOR.get(x.dtype, 1.0) if isinstance(x, Tensor) else _least(x)
-
-
-def counting_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the type for sums over such logits: at least float32, because float16 overflows at 65,504."""
-    return torch.promote_types(dtype, torch.float32)
-
-
-def exact_dtype(device: torch.device) -> torch.dtype:
-    """Return the type of hard counts: float64, exact up to 2**53, if the device has it."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
-def is_positive(logits: Tensor, threshold: float | Tensor) -> Tensor:
-    """Binary decisions ``sigmoid(logits) >= threshold``, compared in the precision that the threshold was chosen in.
-
-    A threshold that a float32 number can hold, such as 0.5 or any of ``torch.sigmoid(logits)`` for float32 logits, is
-    compared with float32 probabilities. Any other is compared with float64 probabilities: these tell apart logits of up
-    to 36, whereas in float32 all probabilities of logits above 17 are 1. So a threshold that was chosen among the
-    probabilities of these logits, in either precision, makes the decisions that it was chosen for. Half-precision
-    logits are converted to float32 first, and float64 logits are always compared in float64.
-
-    Args:
-        logits: Logits of any shape and floating type.
-        threshold: A probability, or a tensor of them that broadcasts with the logits. At 0 or below everything is
-            positive, above 1 nothing is.
-
-    Returns:
-        A boolean tensor of the logits' shape.
-
-    Example:
-        >>> is_positive(torch.tensor([30.0, 20.0]), 1 - 1e-10)
-        tensor([ True, False])
-    """
-    logits = logits.detach().to(counting_dtype(logits.dtype))
-    exact = exact_dtype(logits.device)
-    if isinstance(threshold, Tensor):
-        bound = threshold.detach().to(logits.device, exact)
-        in_float64 = torch.sigmoid(logits.to(exact)) >= bound
-        if logits.dtype == exact:
-            return in_float64
-        return torch.where(fits_float32(bound), torch.sigmoid(logits) >= bound.to(logits.dtype), in_float64)
-    if logits.dtype == exact or fits_float32(threshold):
-        return torch.sigmoid(logits) >= threshold
-    return torch.sigmoid(logits.to(exact)) >= threshold
+    return _of_tensors().SMALLEST_DIVISOR.get(x.dtype, 1.0) if is_tensor(x) else _least(value_of(x))
 
 
 def fits_float32(number: Any) -> Any:
@@ -531,98 +460,3 @@ def fits_float32(number: Any) -> Any:
     widened = number * float(2**29 + 1)  # Veltkamp's splitting: rounds a 53-bit significand to 24 bits
     upper_half = widened - (widened - number)
     return (upper_half == number) & ((number * 2.0**149) % 1.0 == 0.0)  # 2**-149 is the smallest float32 number
-
-
-def tails(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """``sigmoid(x)`` and ``sigmoid(-x)`` from one exponential, each accurate where it is small, as are their gradients.
-
-    Both are made of the smaller tail s, whose gradient is s (1 - s): a larger tail has no digits left of 1 - s.
-    """
-    is_negative = logits < 0
-    smaller = torch.sigmoid(torch.where(is_negative, logits, -logits))
-    larger = 1 - smaller
-    return torch.where(is_negative, smaller, larger), torch.where(is_negative, larger, smaller)
-
-
-def mix_by_label(y: Tensor, if_negative: float, if_positive: float, out: Tensor | None = None) -> Tensor:
-    """``(1 - y) if_negative + y if_positive`` of many labels in one or two operations, without gradient.
-
-    ``torch.lerp`` of two numbers takes four times as long. The sum starts from the number that is not much larger than
-    the other one, so that at most three bits of it cancel.
-
-    Args:
-        y: Labels from 0 to 1.
-        if_negative: The number for the label 0.
-        if_positive: The number for the label 1.
-        out: Where to write the result.
-
-    Returns:
-        One number per label.
-
-    Example:
-        >>> mix_by_label(torch.tensor([0.0, 1.0, 0.5]), 2.0, 3.0)
-        tensor([2.0000, 3.0000, 2.5000])
-    """
-    difference = if_positive - if_negative
-    if abs(if_negative) <= 8 * abs(if_positive):
-        return torch.add(y.new_tensor(if_negative), y, alpha=difference, out=out)
-    return torch.add(y.new_tensor(if_positive), torch.sub(y, 1, out=out), alpha=difference, out=out)
-
-
-def stable_sigmoid(x: Tensor) -> Tensor:
-    """``sigmoid(x)`` whose gradient is ``s(x) s(-x)`` from both tails.
-
-    torch.sigmoid's backward is ``s (1 - s)``: in float32 that is exactly 0 from x = 17 on, where the true
-    gradient is 4e-8. The logarithm keeps both tails.
-    """
-    return torch.exp(torch.nn.functional.logsigmoid(x))
-
-
-def has_storage(tensor: Tensor) -> bool:
-    """Return whether kernels can read and write the tensor; not if vmap or a tracer has put something in its place."""
-    try:
-        tensor.data_ptr()
-    except RuntimeError:
-        return False
-    return True
-
-
-def is_transformed() -> bool:
-    """Return whether a transform of ``torch.func``, or forward-mode differentiation, is active."""
-    return torch._C._are_functorch_transforms_active() or differentiates_forward()
-
-
-def differentiates_forward() -> bool:
-    """Return whether derivatives are computed in forward mode, for which only plain operations have a rule."""
-    return forward_ad._current_level >= 0
-
-
-def in_backward() -> bool:
-    """Return whether a backward pass is running; a forward pass within one is that of a checkpoint."""
-    current = getattr(torch._C, "_current_graph_task_id", None)
-    return current is not None and current() != -1
-
-
-def leading(tensor: Tensor | None, axis: int | None, size: int) -> Tensor | None:
-    """Return a tensor with its vmapped axis in front; the axis is added if there is none."""
-    if tensor is None:
-        return None
-    return tensor.expand(size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
-
-
-def full_precision(device: torch.device) -> AbstractContextManager[None]:
-    """Switch autocast off, because sums over samples need full precision."""
-    is_on = device.type in ("cpu", "cuda", "xpu", "mps") and torch.is_autocast_enabled(device.type)
-    return torch.autocast(device.type, enabled=False) if is_on else nullcontext()
-
-
-def smallest_rounded_to(number: float, dtype: torch.dtype) -> float:
-    """Return the smallest float32 number, at least 0 if the number is, that is rounded to a half-precision number."""
-    if number == 0 or math.isinf(number):
-        return number
-    this = torch.tensor(number, dtype=dtype)
-    below = (this.view(torch.int16) + (-1 if number > 0 else 1)).view(dtype)  # the next lower number of the type
-    middle = (this.float() + below.float()) / 2
-    if middle.to(dtype) != this:  # ties are rounded to the number with an even last bit
-        middle = torch.nextafter(middle, this.float())
-    return float(middle)

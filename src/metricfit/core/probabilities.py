@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import counting_dtype, exact_dtype
 from metricfit.core.tasks import read_task
+from metricfit.core.tensor_numerics import counting_dtype, exact_dtype
 from metricfit.core.types import Task
 from metricfit.core.validation import COARSE_SUM, EXACT_SUM, check_tensors, extremes, is_false, looks_at_values
 from metricfit.errors import InvalidValueError

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import stable_sigmoid
+from metricfit.core.tensor_numerics import stable_sigmoid
 
 Threshold = float | Tensor
 

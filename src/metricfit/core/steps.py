@@ -17,8 +17,8 @@ from typing import TypeGuard, TypeVar
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.numerics import counting_dtype
 from metricfit.core.step_formulas import SLOPE, VALUE, StepFunction, Threshold, both_ends
+from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 #: Bound of the parameters of steps: float32 cannot hold the gradients of steeper steps or of flatter outer pieces.

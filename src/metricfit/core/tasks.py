@@ -11,8 +11,8 @@ from torch import Tensor
 from metricfit.core.canonical_batch import Batch, Classes, Columns
 from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.kernels.soft_classes import Layout
-from metricfit.core.numerics import counting_dtype
 from metricfit.core.settings import DEFAULT, CountSettings
+from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.core.types import Task
 from metricfit.core.validation import (
     COARSE_SUM,

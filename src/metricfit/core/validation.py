@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import exact_dtype
+from metricfit.core.tensor_numerics import exact_dtype
 from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, MetricfitError, quote
 
 #: The largest difference from 1 of a sum of class shares that counts as rounding, and that of shares in half precision.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.numerics import counting_dtype
+from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.core.threshold_vectors import PerLabel
 from metricfit.decide.decision import Decision
 from metricfit.decide.probability_thresholds import smallest_positive_logits

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from metricfit.core.numerics import exact_dtype
+from metricfit.core.tensor_numerics import exact_dtype
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.offset_search import STARTS, OffsetProblem, search_offsets
 from metricfit.errors import InvalidValueError, quote

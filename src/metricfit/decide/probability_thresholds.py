@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import is_positive
+from metricfit.core.tensor_numerics import is_positive
 from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.sweep import Array, Sweep, column, sweep
@@ -32,9 +32,9 @@ def best_probability_threshold(
     """Find the best threshold of logits for a metric, as a probability strictly between 0 and 1.
 
     Each candidate lies halfway, in logits, between two neighbouring logits, one below the lowest or one above the
-    highest, so the decisions do not depend on rounding: ``core.numerics.is_positive(logits, threshold)`` makes exactly
-    the decisions that the value was computed from. Logits that no float64 probability separates (neighbours above
-    36.7) are always decided alike.
+    highest, so the decisions do not depend on rounding: ``tensor_numerics.is_positive(logits, threshold)`` makes
+    exactly the decisions that the value was computed from. Logits that no float64 probability separates (neighbours
+    above 36.7) are always decided alike.
 
     Args:
         logits: One logit per sample, of any floating type.
@@ -126,7 +126,7 @@ def smallest_positive_logits(thresholds: Tensor, dtype: torch.dtype) -> Tensor:
 
     Returns:
         Thresholds of logits ``(c,)`` of that type, in float64: ``logits >= result`` makes the decisions of
-        ``core.numerics.is_positive(logits, thresholds)``. They are infinite where all logits are decided alike.
+        ``tensor_numerics.is_positive(logits, thresholds)``. They are infinite where all logits are decided alike.
 
     Example:
         >>> smallest_positive_logits(torch.tensor([0.75, 2.0]), torch.float64).round(decimals=2)

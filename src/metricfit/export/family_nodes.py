@@ -13,7 +13,7 @@ from metricfit.export.estimator_nodes import add_estimator
 from metricfit.export.graph import Graph
 from metricfit.export.network_nodes import add_network
 from metricfit.export.tree_nodes import boosted_trees, forest_trees
-from metricfit.tabular.encoding.encoder import CLIP
+from metricfit.tabular.encoding.scaling import CLIP
 from metricfit.tabular.ensemble import Ensemble
 from metricfit.tabular.families.boosted_trees import BoostedTrees
 from metricfit.tabular.families.extra_trees import Forests

@@ -19,7 +19,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, RobustScal
 from metricfit.export.made_up import made_up_rows
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.encoding.columns import Category, Number
-from metricfit.tabular.encoding.encoder import CLIP, Scaling, TableEncoder
+from metricfit.tabular.encoding.encoder import TableEncoder
+from metricfit.tabular.encoding.scaling import CLIP, Scaling
 from metricfit.tabular.families.linear import FARTHEST
 
 

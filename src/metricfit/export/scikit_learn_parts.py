@@ -24,7 +24,7 @@ from metricfit.export.scikit_learn_encoding import can_encode, encoding_steps
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs as tables
 from metricfit.tabular.classifier import MetricClassifier
-from metricfit.tabular.encoding.encoder import CLIP
+from metricfit.tabular.encoding.scaling import CLIP
 from metricfit.tabular.families.extra_trees import Forests
 from metricfit.tabular.families.linear import LinearModel
 from metricfit.tabular.tuned import TunedDecisionClassifier

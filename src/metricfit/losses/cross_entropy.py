@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from metricfit.core.numerics import counting_dtype, ratio
+from metricfit.core.numerics import ratio
 from metricfit.core.tasks import spread_weight
+from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.core.validation import check_labels, check_tensors, check_weight, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, check_number, check_statistics

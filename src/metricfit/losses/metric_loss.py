@@ -14,11 +14,12 @@ from metricfit.core.batch_counts import BatchCounts, evaluate
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_soft
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import has_storage, ratio
+from metricfit.core.numerics import ratio
 from metricfit.core.probabilities import logits_of
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
+from metricfit.core.tensor_numerics import has_storage
 from metricfit.core.threshold_vectors import PerLabel
 from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.core.validation import is_false, looks_at_values, refuse_tracing

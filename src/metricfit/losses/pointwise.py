@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from metricfit.core.kernels.pointwise import PointwiseForm, kernel_applies, weighted_sum
-from metricfit.core.numerics import SMALLEST_DIVISOR, ratio, tails
+from metricfit.core.numerics import ratio
+from metricfit.core.tensor_numerics import SMALLEST_DIVISOR, tails
 from metricfit.core.types import Task
 from metricfit.core.validation import refuse_tracing
 from metricfit.errors import InvalidValueError

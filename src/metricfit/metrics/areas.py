@@ -8,7 +8,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import exact_dtype
+from metricfit.core.tensor_numerics import exact_dtype
 from metricfit.core.types import Average, ScalarAverage
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.label_rankings import (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import exact_dtype
+from metricfit.core.tensor_numerics import exact_dtype
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import best_threshold
 from metricfit.metrics.metric import Formula, Metric, get_metric

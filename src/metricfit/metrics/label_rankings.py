@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Classes, Columns
-from metricfit.core.numerics import exact_dtype
+from metricfit.core.tensor_numerics import exact_dtype
 from metricfit.core.types import Average
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc

@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.nn.functional import threshold as cut_off
 
 from metricfit.core.canonical_batch import Classes
-from metricfit.core.numerics import SMALLEST_DIVISOR, full_precision, ratio
+from metricfit.core.numerics import ratio
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical
+from metricfit.core.tensor_numerics import SMALLEST_DIVISOR, full_precision
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics import registry
 from metricfit.metrics.agreement import BOTH

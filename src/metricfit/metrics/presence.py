@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import exact_dtype
+from metricfit.core.tensor_numerics import exact_dtype
 from metricfit.metrics.metric import Metric
 
 #: A count that is this share of the others changes a metric where it is defined by no more than rounding.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import exact_dtype
+from metricfit.core.tensor_numerics import exact_dtype
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import LARGEST, ROUNDING, exact_dtype, smallest_rounded_to
+from metricfit.core.numerics import LARGEST, ROUNDING
+from metricfit.core.tensor_numerics import exact_dtype, smallest_rounded_to
 from metricfit.errors import MetricfitError
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.sweep import Array, choose_among_ties, column, one_class

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.numerics import is_positive
 from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical
+from metricfit.core.tensor_numerics import is_positive
 from metricfit.decide.probability_thresholds import best_probability_threshold
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.curves import Requirements

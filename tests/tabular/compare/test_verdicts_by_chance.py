@@ -8,7 +8,8 @@ import pytest
 from metricfit.metrics import get_metric
 from metricfit.tabular.compare.judging import FoldResult
 from metricfit.tabular.compare.methods import DEFAULT, UNTUNED, methods
-from metricfit.tabular.compare.verdict import advise, standings
+from metricfit.tabular.compare.standings import standings
+from metricfit.tabular.compare.verdict import advise
 
 F1 = get_metric("f1")
 NAMES = [*(method.name for method in methods()), *UNTUNED]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.distributed import gather_over_ranks
-from metricfit.core.numerics import leading
+from metricfit.core.tensor_numerics import leading
 from metricfit.core.validation import check_finite
 from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.base import ColumnLoss

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from metricfit.core.numerics import tails
+from metricfit.core.tensor_numerics import tails
 from metricfit.losses.pointwise import PointwiseLoss
 
 

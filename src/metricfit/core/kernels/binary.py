@@ -24,7 +24,9 @@ from torch import Tensor
 
 from metricfit.core import step_formulas
 from metricfit.core.kernels import binary_cpu, binary_triton
-from metricfit.core.numerics import (
+from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
+from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form, is_unchanged
+from metricfit.core.tensor_numerics import (
     counting_dtype,
     differentiates_forward,
     has_storage,
@@ -32,8 +34,6 @@ from metricfit.core.numerics import (
     leading,
     tails,
 )
-from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
-from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form, is_unchanged
 
 
 def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Step, threshold: Threshold) -> Tensor:

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import mix_by_label
 from metricfit.core.step_formulas import both_ends, linear_pieces
+from metricfit.core.tensor_numerics import mix_by_label
 from metricfit.errors import InvalidValueError
 
 BLOCK = 2**19

@@ -44,9 +44,9 @@ from metricfit.core.kernels.soft_classes import (
     sum_decisions,
     top_two,
 )
-from metricfit.core.numerics import differentiates_forward, exact_dtype, has_storage, is_transformed, leading
 from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
 from metricfit.core.steps import Identity, Step, closed_form, is_unchanged
+from metricfit.core.tensor_numerics import differentiates_forward, exact_dtype, has_storage, is_transformed, leading
 
 #: Up to this number of logits the probabilities may be kept for the gradient.
 KEPT = 2**23

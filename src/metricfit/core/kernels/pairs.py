@@ -33,7 +33,8 @@ import torch
 from torch import Tensor
 
 from metricfit.core.kernels.binary_triton import triton_available
-from metricfit.core.numerics import counting_dtype, exact_dtype, has_storage, is_transformed, leading, ratio
+from metricfit.core.numerics import ratio
+from metricfit.core.tensor_numerics import counting_dtype, exact_dtype, has_storage, is_transformed, leading
 from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError, quote
 

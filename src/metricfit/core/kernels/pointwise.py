@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from metricfit.core.kernels.binary_triton import triton_available
-from metricfit.core.numerics import has_storage, is_transformed, mix_by_label
+from metricfit.core.tensor_numerics import has_storage, is_transformed, mix_by_label
 
 BLOCK = 2**18
 SHORT = 2**12  # up to here the number of operations decides, beyond it their cost per element

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import SMALLEST_DIVISOR
 from metricfit.core.steps import Step, StraightThrough, is_unchanged
+from metricfit.core.tensor_numerics import SMALLEST_DIVISOR
 
 #: Number of logits per block, by type of device; on the CPU for one thread.
 BLOCK = {"cpu": 2**18, "cuda": 2**26}

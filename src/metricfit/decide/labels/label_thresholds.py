@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Columns
-from metricfit.core.numerics import counting_dtype
+from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.probability_thresholds import best_probability_threshold, halfway_probabilities
 from metricfit.errors import InvalidValueError, MetricfitError

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from metricfit.core.numerics import counting_dtype
+from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.datasets import FromDataset

@@ -20,7 +20,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from metricfit.core.numerics import SMALLEST_DIVISOR, ratio
+from metricfit.core.numerics import ratio
+from metricfit.core.tensor_numerics import SMALLEST_DIVISOR
 
 #: Samples that are scanned at once, parts that are added at once, and samples per program of the searches.
 BLOCK, CHUNK, QUERIES = 1024, 1024, 256
