@@ -21,8 +21,8 @@ from typing import Any
 import pandas as pd
 
 from metricfit import MetricClassifier
-from metricfit.export.column_nodes import inputs_of
-from metricfit.export.runtime_check import feed, start_session
+from metricfit.export.onnx import feed, start_session
+from metricfit.export.onnx.columns import inputs_of
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "onnx_export.json"

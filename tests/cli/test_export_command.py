@@ -14,7 +14,6 @@ from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.cli import fit as fit_command
 from metricfit.cli.app import app
 from metricfit.errors import ExportError
-from metricfit.export import runtime_check
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def saved(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def quick_measurement(monkeypatch):
-    monkeypatch.setattr(runtime_check, "ROWS_OF_LATENCY", 3)
+    monkeypatch.setattr("metricfit.export.onnx.ROWS_OF_LATENCY", 3)
 
 
 def call(*arguments):

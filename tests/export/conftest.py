@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.export import runtime_check
-
 
 class Mixed(NamedTuple):
     X: pd.DataFrame
@@ -58,4 +56,4 @@ def new_rows() -> pd.DataFrame:
 @pytest.fixture(autouse=True)
 def quick_measurement(monkeypatch):
     """Latencies of a few rows; 1,000 rows in Python would be most of the time of the tests."""
-    monkeypatch.setattr(runtime_check, "ROWS_OF_LATENCY", 3)
+    monkeypatch.setattr("metricfit.export.onnx.ROWS_OF_LATENCY", 3)

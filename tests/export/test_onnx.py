@@ -16,8 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from metricfit import MetricClassifier
 from metricfit.errors import ExportError, InvalidTypeError
-from metricfit.export import decision_nodes
-from metricfit.export.onnx import export_onnx
+from metricfit.export.onnx import export_onnx, models
 from metricfit.tabular import Network
 
 EXACT, KERNEL = 1e-12, 1e-5  # the family "kernel" works in single precision in Python
@@ -212,7 +211,7 @@ def test_what_cannot_be_exported_is_named(mixed, tmp_path):
 
 
 def test_a_graph_that_computes_something_else_is_not_written(linear, mixed, tmp_path, monkeypatch):
-    monkeypatch.setattr("metricfit.export.column_nodes.CLIP", 1.0)
+    monkeypatch.setattr("metricfit.export.onnx.columns.CLIP", 1.0)
     with pytest.raises(ExportError, match="does not compute what the model does"):
         linear.export_onnx(tmp_path / "model.onnx", mixed.X)
     assert list(tmp_path.iterdir()) == []
@@ -222,12 +221,12 @@ def test_rows_that_rounding_moves_are_named(linear, mixed, tmp_path, monkeypatch
     """A threshold at the logit of row 7, and logits that are slightly lower in the graph."""
     model = copy.copy(linear)
     model.decision_ = replace(linear.decision_, threshold=float(linear._logits(mixed.X)[7, 0]))
-    decide = decision_nodes._two_classes
+    decide = models._two_classes
 
     def decide_lower(graph, model, logits):
         return decide(graph, model, graph.node("Sub", logits, graph.constant(np.float64(1e-9))))
 
-    monkeypatch.setattr(decision_nodes, "_two_classes", decide_lower)
+    monkeypatch.setattr(models, "_two_classes", decide_lower)
     result = model.export_onnx(tmp_path / "model.onnx", mixed.X)
     assert result.different_rows == (7,)
     assert "1 of the labels differs, at row 7 (counted from 0)" in str(result)

@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.errors import ExportError, InvalidTypeError
-from metricfit.export.scikit_learn_parts import to_sklearn
+from metricfit.export.scikit_learn import to_sklearn
 
 TINY = {"members": 2, "random_state": 0}
 

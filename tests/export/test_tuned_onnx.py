@@ -17,8 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.errors import ExportError
-from metricfit.export.graph import Graph
-from metricfit.export.lightgbm_nodes import add_lightgbm
+from metricfit.export.onnx.graph import Graph
+from metricfit.export.onnx.trees import add_lightgbm
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(150, 3)), columns=["a", "b", "c"])

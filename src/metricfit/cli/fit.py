@@ -48,7 +48,6 @@ from metricfit.runs.backends import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.card_decisions import basis_of_estimate, describe_requirement
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
-from metricfit.tabular.export_results import OnnxExport
 from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
 from metricfit.tabular.insight.held_out_decisions import held_out_counts
@@ -274,7 +273,7 @@ def check_can_export() -> None:
     import_module("metricfit.export.onnx")
 
 
-def export_fitted(model: MetricClassifier, X: Any, folder: Path, out: Path) -> OnnxExport | None:
+def export_fitted(model: MetricClassifier, X: Any, folder: Path, out: Path) -> Any:
     """Export a model that was just fitted, and compare it with its graph on the training rows.
 
     Args:
@@ -291,9 +290,7 @@ def export_fitted(model: MetricClassifier, X: Any, folder: Path, out: Path) -> O
     table = X.rows(drawn).take(np.arange(len(drawn))) if isinstance(X, ParquetTable) else X.iloc[drawn]
     rows_from = "training rows" if len(drawn) == rows else f"of {rows:,} training rows, drawn at random"
     try:
-        result: OnnxExport = import_module("metricfit.export.onnx").export_onnx(
-            model, folder / GRAPH, table, rows_from=rows_from
-        )
+        result = import_module("metricfit.export.onnx").export_onnx(model, folder / GRAPH, table, rows_from=rows_from)
     except ExportError as error:
         print_message(f"The model is kept, and not exported: {error}.")
         return None

@@ -9,8 +9,6 @@ from typing import Any
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit.tabular.export_results import OnnxExport
-
 
 class ModelExport:
     """Adds ``export_onnx`` and ``to_sklearn`` to a fitted classifier."""
@@ -33,9 +31,9 @@ class ModelExport:
             ExportError: If scikit-learn has no parts for this model; the message says what to do.
         """
         check_is_fitted(self, "decision_")
-        return import_module("metricfit.export.scikit_learn_parts").to_sklearn(self, X)
+        return import_module("metricfit.export.scikit_learn").to_sklearn(self, X)
 
-    def export_onnx(self, path: str | os.PathLike[str], X: Any = None) -> OnnxExport:
+    def export_onnx(self, path: str | os.PathLike[str], X: Any = None) -> Any:
         """Write the model as one graph of ONNX, which onnxruntime runs without torch and scikit-learn.
 
         The graph holds the encoding of the columns, all families, their weights, the calibration and the decision. It
@@ -59,5 +57,4 @@ class ModelExport:
             ModuleNotFoundError: If the extra ``onnx`` is not installed.
         """
         check_is_fitted(self, "decision_")
-        result: OnnxExport = import_module("metricfit.export.onnx").export_onnx(self, path, X)
-        return result
+        return import_module("metricfit.export.onnx").export_onnx(self, path, X)

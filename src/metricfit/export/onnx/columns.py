@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from metricfit.errors import ExportError, quote
-from metricfit.export.graph import ML, Graph
+from metricfit.export.onnx.graph import ML, Graph
 from metricfit.tabular.encoding.columns import Category, Column, Date, Number, Text, as_text
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.encoding.scaling import CLIP, LARGEST, Scaling

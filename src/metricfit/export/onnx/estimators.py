@@ -16,9 +16,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from sklearn.tree import DecisionTreeClassifier
 
 from metricfit.errors import ExportError
-from metricfit.export.graph import Graph
-from metricfit.export.lightgbm_nodes import add_lightgbm, is_lightgbm
-from metricfit.export.tree_nodes import forest_trees
+from metricfit.export.onnx.graph import Graph
+from metricfit.export.onnx.trees import add_lightgbm, forest_trees, is_lightgbm
 from metricfit.tabular.families.extra_trees import Forests
 
 KNOWN = (

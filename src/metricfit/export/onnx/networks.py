@@ -10,8 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from metricfit.errors import ExportError
-from metricfit.export.graph import Graph
+from metricfit.export.onnx.graph import Graph
 from metricfit.models import Blend, TabM
+
+
+def add_network_model(graph: Graph, model: Any, x: str) -> str:
+    """Add the networks of a ``NetworkModel``; returns the mean of their logits."""
+    shape = graph.constant(np.array([-1, model.architecture.out_features], dtype=np.int64))
+    return graph.mean([graph.node("Reshape", add_network(graph, member, x), shape) for member in model.members])
 
 
 def add_network(graph: Graph, module: nn.Module, x: str) -> str:

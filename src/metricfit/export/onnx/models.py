@@ -1,0 +1,281 @@
+"""A model as nodes: its families or estimators, their calibrations and weights, and the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricfit.core.arrays import to_numpy
+from metricfit.decide.calibration import Calibration
+from metricfit.decide.estimators.deciding import DecidingClassifier
+from metricfit.errors import ExportError
+from metricfit.export.onnx.columns import ARRAY_INPUT, Input
+from metricfit.export.onnx.estimators import add_estimator
+from metricfit.export.onnx.graph import Graph
+from metricfit.export.onnx.trees import boosted_trees, forest_trees
+from metricfit.metrics.metric import get_metric
+from metricfit.tabular.encoding.scaling import CLIP
+from metricfit.tabular.ensemble import Ensemble
+from metricfit.tabular.families.boosted_trees import BoostedTrees
+from metricfit.tabular.families.extra_trees import Forests
+from metricfit.tabular.families.family import FittedModel, MeanOfFolds
+from metricfit.tabular.families.kernel import KernelModel
+from metricfit.tabular.families.linear import FARTHEST, LinearModel
+from metricfit.tabular.families.user_model import SMALLEST_PROBABILITY, FittedUserModel
+from metricfit.tabular.tuned import TunedDecisionClassifier
+
+
+def add_ensemble(graph: Graph, ensemble: Ensemble, encoded: str) -> str:
+    """Add the families of an ensemble.
+
+    Args:
+        graph: The graph.
+        ensemble: The families, their calibrations and weights.
+        encoded: The encoded columns, in single precision.
+
+    Returns:
+        The calibrated logits ``(rows, 1)`` or ``(rows, c)``.
+
+    Raises:
+        ExportError: A family cannot be exported.
+    """
+    x = graph.cast(encoded, "double")
+    total: str | None = None
+    for member in ensemble.members:
+        try:
+            logits = _add_family(graph, member.model, x)
+        except ExportError as error:
+            raise ExportError(f"the family {member.name!r} cannot be exported: {error}") from None
+        part = graph.node(
+            "Mul", graph.constant(np.float64(member.weight)), calibrate(graph, member.calibration, logits)
+        )
+        total = part if total is None else graph.node("Add", total, part)
+    assert total is not None
+    return calibrate(graph, ensemble.calibration, total)
+
+
+def calibrate(graph: Graph, calibration: Calibration, logits: str) -> str:
+    """Add a calibration."""
+    scaled = graph.node("Div", logits, graph.constant(np.float64(calibration.temperature)))
+    return graph.node("Add", scaled, graph.constant(to_numpy(calibration.bias, np.float64)))
+
+
+def _add_family(graph: Graph, model: FittedModel, x: str) -> str:
+    if isinstance(model, MeanOfFolds):
+        return graph.mean([_add_family(graph, part, x) for part in model.models])
+    for kind, add in ADDERS.items():
+        if isinstance(model, kind):
+            return add(graph, model, x)
+    if type(model).__name__ == "NetworkModel":  # asked by name, because its module loads torch
+        from metricfit.export.onnx.networks import add_network_model
+
+        return add_network_model(graph, model, x)
+    raise ExportError(f"models of type {type(model).__name__} are not written as ONNX")
+
+
+def _linear(graph: Graph, model: LinearModel, x: str) -> str:
+    inside = graph.clip(x, -0.999 * CLIP, 0.999 * CLIP)
+    share = graph.node("Div", inside, graph.constant(np.float64(CLIP)))
+    square = graph.node("Sub", graph.constant(np.float64(1)), graph.node("Mul", share, share))
+    unclipped = graph.clip(graph.node("Div", inside, graph.node("Sqrt", square)), -FARTHEST, FARTHEST)
+    return graph.affine(graph.join([x, unclipped]), model.coefficients.T, model.intercepts)
+
+
+def _kernel(graph: Graph, model: KernelModel, x: str) -> str:
+    vectors = model.vectors.astype(np.float64)
+    of_vectors = model.gamma * np.square(vectors).sum(axis=1)
+    product = graph.node("MatMul", x, graph.weights(vectors.T))
+    product = graph.node("Mul", product, graph.constant(np.float64(2 * model.gamma)))
+    axis = graph.constant(np.array([1], dtype=np.int64))
+    of_rows = graph.node("ReduceSum", graph.node("Mul", x, x), axis, keepdims=1)
+    of_rows = graph.node("Mul", of_rows, graph.constant(np.float64(model.gamma)))
+    exponents = graph.node("Sub", graph.node("Sub", product, graph.constant(of_vectors)), of_rows)
+    values = graph.node("Exp", graph.node("Min", exponents, graph.constant(np.float64(0))))
+    return graph.affine(values, model.coefficients, model.intercepts)
+
+
+def _boosting(graph: Graph, model: BoostedTrees, x: str) -> str:
+    return graph.node("Add", boosted_trees(model).sums(graph, x), graph.constant(model.start[None]))
+
+
+def _forests(graph: Graph, model: Forests, x: str) -> str:
+    votes = forest_trees(model).sums(graph, x)
+    if model.classes > 2:
+        axis = graph.constant(np.array([1], dtype=np.int64))
+        others = graph.node("ReduceSum", votes, axis, keepdims=1)
+    else:
+        others = votes
+    first = graph.node("Sub", graph.constant(np.float64(len(model.trees))), others)
+    shares = graph.node("Div", graph.join([first, votes]), graph.constant(np.float64(model.folds)))
+    shares = graph.node("Add", shares, graph.constant(np.float64(0.5)))
+    total = len(model.trees) / model.folds + 0.5 * model.classes
+    return log_odds(graph, graph.node("Div", shares, graph.constant(np.float64(total))), model.classes)
+
+
+def _user_model(graph: Graph, model: FittedUserModel, x: str) -> str:
+    if model.takes_table:
+        raise ExportError(
+            "a Pipeline encodes the table itself, and only classifiers of encoded columns are written as ONNX; "
+            "metricfit.export.mlflow.save_model holds the whole model"
+        )
+    if not np.array_equal(model.model.classes_, np.arange(model.classes)):
+        raise ExportError("a model of a fold without rows of some class is not written as ONNX")
+    scores, are_probabilities = add_estimator(graph, model.model, x)
+    if not are_probabilities:
+        return scores
+    clipped = graph.node("Max", scores, graph.constant(np.float64(SMALLEST_PROBABILITY)))
+    total = graph.node("ReduceSum", clipped, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)
+    return log_odds(graph, graph.node("Div", clipped, total), model.classes)
+
+
+def log_odds(graph: Graph, probabilities: str, classes: int) -> str:
+    """Add logits: ``(rows, 1)`` for two classes, logarithms of the probabilities for several."""
+    logs = graph.node("Log", probabilities)
+    if classes > 2:
+        return logs
+    return graph.node("Sub", graph.columns(logs, np.array([1])), graph.columns(logs, np.array([0])))
+
+
+ADDERS: dict[type, Callable[[Graph, Any, str], str]] = {
+    LinearModel: _linear,
+    KernelModel: _kernel,
+    BoostedTrees: _boosting,
+    Forests: _forests,
+    FittedUserModel: _user_model,
+}
+
+
+def tuned_inputs(model: TunedDecisionClassifier, X: Any) -> list[Input]:
+    """Return one input per column that the estimator was fitted with, all of them numbers; one input for an array.
+
+    Args:
+        model: The fitted model.
+        X: Rows such as those of training, for estimators that do not keep the number of their columns.
+    """
+    estimator = model._deciding_estimators[0]
+    names, width = getattr(estimator, "feature_names_in_", None), getattr(estimator, "n_features_in_", X.shape[1])
+    if names is not None:
+        return [Input(str(name), "number", position) for position, name in enumerate(names)]
+    return [Input(ARRAY_INPUT, "array", width=int(width))]
+
+
+def add_tuned(graph: Graph, model: TunedDecisionClassifier, inputs: list[Input]) -> str:
+    """Add the inputs and the estimators; returns the mean of their calibrated logits."""
+    x = graph.join([graph.input(entry.name, entry.type, entry.width) for entry in inputs])
+    return graph.mean([_add_logits(graph, model, estimator, x) for estimator in model._deciding_estimators])
+
+
+def _add_logits(graph: Graph, model: TunedDecisionClassifier, estimator: Any, x: str) -> str:
+    labels, known = np.asarray(model.classes_)[model._order].tolist(), np.asarray(estimator.classes_).tolist()
+    if set(labels) != set(known):
+        raise ExportError("an estimator of a fold without rows of some class is not written as ONNX")
+    scores, are_probabilities = add_estimator(graph, estimator, x)
+    place = np.array([known.index(label) for label in labels])
+    if are_probabilities:
+        smallest = graph.constant(np.float64(model.smallest_probability_))
+        logits = log_odds(graph, graph.node("Max", graph.columns(scores, place), smallest), len(labels))
+    elif len(labels) == 2:
+        logits = scores if place[1] == 1 else graph.node("Neg", scores)
+    else:
+        logits = graph.columns(scores, place)
+    assert isinstance(model.calibration_, Calibration)
+    return calibrate(graph, model.calibration_, logits)
+
+
+LABEL, PROBABILITY = "label", "probability"
+
+
+class LabelNames(NamedTuple):
+    """The labels by class number, with that of referred rows at the end if there is one.
+
+    Attributes:
+        values: The labels, as ONNX can hold them.
+        type: The type of their tensor.
+    """
+
+    values: NDArray[Any]
+    type: str
+
+
+def check_metric(model: DecidingClassifier) -> None:
+    """Refuse metrics whose decisions need more than the logits.
+
+    Raises:
+        ExportError: The metric takes costs from columns.
+    """
+    if get_metric(model.metric).columns:
+        raise ExportError(
+            f"{get_metric(model.metric).name} decides each row by costs in columns, which is not written as ONNX. "
+            "Use the probabilities of a model for another metric and decide outside, or save the model for MLflow"
+        )
+
+
+def check_decision(model: DecidingClassifier) -> None:
+    """Refuse decisions that are not written as ONNX.
+
+    Raises:
+        ExportError: The decision needs more than the logits, or decides several labels.
+    """
+    check_metric(model)
+    if model.decision_.thresholds is not None:
+        raise ExportError("a model of several labels is not written as ONNX; train one model per label")
+
+
+def label_names(model: DecidingClassifier) -> LabelNames:
+    """Return the labels in the order of class numbers."""
+    names = np.asarray(model.classes_)[model._order]
+    if model.decision_.refer is not None:
+        return LabelNames(np.array([*map(str, names), str(model.refer_label_)], dtype=object), "string")
+    for kinds, dtype, name in (("b", np.bool_, "bool"), ("iu", np.int64, "int64"), ("f", np.float64, "double")):
+        if names.dtype.kind in kinds:
+            return LabelNames(names.astype(dtype), name)
+    return LabelNames(np.array([str(label) for label in names], dtype=object), "string")
+
+
+def add_decision(graph: Graph, model: DecidingClassifier, logits: str, outputs: tuple[str, str]) -> None:
+    """Add the outputs: the label ``(rows,)`` and the probabilities ``(rows, c)`` in the order of ``classes_``."""
+    label, probability = outputs
+    shifted = graph.node("Add", logits, graph.constant(to_numpy(model.shift_, np.float64)))
+    classes = len(model.classes_)
+    by_class = shifted if classes > 2 else graph.join([_zeros_like(graph, shifted), shifted])
+    probabilities = graph.node("Softmax", by_class, axis=1)
+    in_order = graph.columns(probabilities, np.argsort(model._order))
+    number = _two_classes(graph, model, shifted) if classes == 2 else _several(graph, model, shifted, probabilities)
+    names = label_names(model)
+    chosen = graph.node("Gather", graph.constant(names.values), number, axis=0)
+    graph.output(label, chosen, names.type, None)
+    graph.output(probability, in_order, "double", classes)
+
+
+def _two_classes(graph: Graph, model: DecidingClassifier, logits: str) -> str:
+    """Return class numbers, and 2 for referred rows."""
+    decision = model.decision_
+    assert decision.threshold is not None
+    margins = graph.node("Squeeze", logits, graph.constant(np.array([1], dtype=np.int64)))
+    margins = graph.node("Sub", margins, graph.constant(np.float64(decision.threshold)))
+    zero = graph.constant(np.float64(0))
+    number = graph.cast(graph.node("GreaterOrEqual", margins, zero), "int64")
+    if decision.refer is None:
+        return number
+    low, high = (graph.constant(np.float64(end - decision.threshold)) for end in decision.refer)
+    above, below = graph.node("GreaterOrEqual", margins, low), graph.node("Less", margins, high)
+    return graph.node("Where", graph.node("And", above, below), graph.constant(np.int64(2)), number)
+
+
+def _several(graph: Graph, model: DecidingClassifier, logits: str, probabilities: str) -> str:
+    decision = model.decision_
+    assert decision.offsets is not None
+    scores = logits
+    if decision.costs is not None:
+        scores = graph.node(
+            "Neg", graph.node("MatMul", probabilities, graph.constant(to_numpy(decision.costs, np.float64)))
+        )
+    margins = graph.node("Add", scores, graph.constant(to_numpy(decision.offsets, np.float64)))
+    return graph.node("ArgMax", margins, axis=1, keepdims=0)
+
+
+def _zeros_like(graph: Graph, tensor: str) -> str:
+    return graph.node("Mul", tensor, graph.constant(np.float64(0)))
