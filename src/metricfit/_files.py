@@ -14,7 +14,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
@@ -225,6 +225,22 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def list_differences(before: Any, now: Any, path: str = "", ignored: Collection[str] = ()) -> Iterator[str]:
+    """Describe where two plain values differ, one phrase for each place.
+
+    >>> list(list_differences({"rows": 3, "folds": [1, 2]}, {"rows": 4, "folds": [1, 2]}))
+    ['rows: 3 then, 4 now']
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted((before.keys() | now.keys()) - set(ignored)):
+            yield from list_differences(before.get(key), now.get(key), f"{path}.{key}" if path else key, ignored)
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for index, pair in enumerate(zip(before, now, strict=True)):
+            yield from list_differences(*pair, f"{path}[{index}]", ignored)
+    elif before != now:
+        yield f"{path}: {before!r} then, {now!r} now"
 
 
 def _unfinished_name(folder: Path, name: str) -> Path:

@@ -19,14 +19,7 @@ DATA = [("metricfit.data", "import metricfit.data", "data", package) for package
 COMPARE = [
     ("metricfit.compare", "metricfit.compare", "cli", package) for package in ("joblib", "pandas", "scipy", "sklearn")
 ]
-BOOSTING = [
-    ("metricfit.boosting", "import metricfit.boosting", "boosting", "numpy"),
-    *(
-        (f"metricfit.boosting.{name}", f"from metricfit.boosting import {name}", "boosting", package)
-        for name in ("MetricBoostingClassifier",)
-        for package in ("scipy", "sklearn", "pandas")
-    ),
-]
+BOOSTING = [("metricfit.boosting", "import metricfit.boosting", "boosting", "numpy")]
 RUNS = [("metricfit.runs", "import metricfit.runs", "cli", "joblib")]
 
 

@@ -16,7 +16,7 @@ NAMES = {
         evaluate fit get_metric losses metric metrics parse_requirement stats steps tabular train
     """,
     "metricfit.boosting": """
-        MetricBoostingClassifier eval_metric objective prior_logits
+        eval_metric objective prior_logits
     """,
     "metricfit.decide": """
         Decision DecisionModule GroupThresholds best_decision best_group_thresholds best_referral

@@ -94,7 +94,7 @@ class Clock:
 @pytest.mark.parametrize(("jobs", "backend"), [(1, "loky"), (2, "threading")])
 def test_preparation_does_not_count_as_the_time_of_a_cell(monkeypatch, tmp_path, jobs, backend):
     clock = Clock()
-    monkeypatch.setattr("metricfit.runs.runner.time", clock)
+    monkeypatch.setattr("metricfit.runs.cells.time", clock)
     seen: list[Progress] = []
     result = run(
         cells(6),

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from metricfit.runs import Cell, run
-from metricfit.runs import backends as module
+from metricfit.runs import executor as module
 
 
 def cells(n=5):

@@ -17,7 +17,7 @@ from metricfit.cli import options
 from metricfit.cli.exit_codes import UserError, report_errors
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import print_message, print_result
-from metricfit.runs.backends import BACKENDS
+from metricfit.runs.executor import BACKENDS
 from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs.run_sizes import RunSize, read_sizes
 from metricfit_papers.specs.table_spec import ALL

@@ -47,7 +47,6 @@ def objective(
 
     Start at the prior (``prior_logits``), and apply the sigmoid or the softmax to what the trees predict: beside an
     objective that is a function, libraries leave out the start, and most of them the sigmoid.
-    ``MetricBoostingClassifier`` does both.
 
     Args:
         metric: A metric, its name or a function of Counts.

@@ -44,7 +44,7 @@ from metricfit.report import formatting
 from metricfit.report.findings import better_without_model
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
-from metricfit.runs.backends import CLUSTERS, start_backend
+from metricfit.runs.executor import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.card_decisions import basis_of_estimate, describe_requirement
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of

@@ -1,11 +1,28 @@
-"""How many threads torch uses."""
+"""How many threads torch uses; torch is not imported for it."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
+
+def thread_count() -> int:
+    """Return how many threads torch uses, or would use if it were imported."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return int(torch.get_num_threads())
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(limit)) if limit.isdigit() and int(limit) else cores
+
+
+def set_threads(number: int) -> None:
+    """Let torch use this many threads, if it is imported."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(number)
 
 
 @contextmanager
@@ -17,12 +34,12 @@ def one_thread() -> Iterator[None]:
 
     Example:
         >>> with one_thread():
-        ...     torch.get_num_threads()
+        ...     thread_count()
         1
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    threads = thread_count()
+    set_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        set_threads(threads)

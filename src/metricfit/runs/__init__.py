@@ -3,7 +3,6 @@
 from metricfit._extras import explain_missing
 
 with explain_missing("metricfit.runs", ("joblib",), "metricfit[cli]"):
-    from metricfit.runs.cells import Cell, CellError
-    from metricfit.runs.runner import Progress, run
+    from metricfit.runs.cells import Cell, CellError, Progress, run
 
 __all__ = ["Cell", "CellError", "Progress", "run"]

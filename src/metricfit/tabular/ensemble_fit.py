@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+import joblib
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,8 +18,7 @@ from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.decide.refit import Refit
 from metricfit.metrics.metric import Metric, get_metric
-from metricfit.runs.backends import runs_on_cluster
-from metricfit.tabular.cluster_folds import cluster_jobs, fit_families_on_cluster
+from metricfit.runs.executor import runs_on_cluster
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, FittedModel, Floats, Integers
@@ -79,21 +79,21 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         model._check_can_certify()
     watcher = choose_watcher(model.verbose)
     watcher.begin(model)
-    deadline, on_cluster = Deadline.after(model.time_budget, watcher.stop), runs_on_cluster()
+    deadline, jobs = Deadline.after(model.time_budget, watcher.stop), threads_of(model.n_jobs)
     is_large = isinstance(rows.features, CompactFeatures)
     if isinstance(rows.features, CompactFeatures):
-        families = families_of_large_table(families, rows.features, threads_of(model.n_jobs), deadline)
-        if on_cluster:
+        families = families_of_large_table(families, rows.features, jobs, deadline)
+        if runs_on_cluster():
             log.warning("a table of this size is not sent to a cluster: its models are fitted in this process")
-            on_cluster = False
+    elif runs_on_cluster():
+        jobs = joblib.effective_n_jobs(model.n_jobs)  # -1 is one per core of all its machines
     names = [family.name for family in families]
-    fit = fit_families_on_cluster if on_cluster else fit_families
-    results, left_out = fit(
+    results, left_out = fit_families(
         families,
         rows,
         splits,
         seed=prepared.seed,
-        jobs=cluster_jobs(model.n_jobs) if on_cluster else threads_of(model.n_jobs),
+        jobs=jobs,
         deadline=deadline,
         last_fold_only=is_forward(model.cv),
         tracker=FitTracker(watcher, names, len(splits), deadline, value_of, metric.minimize),

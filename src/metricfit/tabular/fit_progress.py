@@ -131,9 +131,6 @@ class FitTracker:
         deadline: When training has to end.
         value_of: Returns the metric of a family's out-of-fold logits.
         minimize: Whether lower values are better.
-
-    Attributes:
-        workers: Number of workers of a cluster that fit folds at the same time.
     """
 
     def __init__(
@@ -151,46 +148,37 @@ class FitTracker:
         self.best: float | None = None
         self.finished: list[tuple[str, float]] = []
         self.number, self.start = 0, 0.0
-        self.workers = 1
 
     def begin(self) -> None:
         """Report that the next family begins."""
         self.number, self.start = self.number + 1, time.monotonic()
         self.fold(0)
 
-    def fold(self, done: int, taken: float | None = None) -> None:
-        """Report how many folds of the family are fitted, and the seconds of these on workers of a cluster."""
-        self._report(done, taken=taken)
+    def fold(self, done: int) -> None:
+        """Report how many folds of the family are fitted."""
+        self._report(done)
 
-    def end(self, logits: Floats, seconds: float | None = None) -> FitProgress:
-        """Report that the family has ended, with its out-of-fold logits, and its seconds on workers of a cluster."""
-        elapsed = time.monotonic() - self.start if seconds is None else seconds / self.workers
-        self.finished.append((self.families[self.number - 1], elapsed))
+    def end(self, logits: Floats) -> FitProgress:
+        """Report that the family has ended, with its out-of-fold logits."""
+        self.finished.append((self.families[self.number - 1], time.monotonic() - self.start))
         value = None if self.value_of is None else self.value_of(logits)
         if value is not None:
             self.best = value if self.best is None else self.better(self.best, value)
-        return self._report(self.folds, ended=True, value=value, taken=seconds)
+        return self._report(self.folds, ended=True, value=value)
 
     def leave_out(self, reason: str) -> FitProgress:
         """Report that the family was left out."""
         return self._report(0, ended=True, left_out=reason)
 
     def _report(
-        self,
-        done: int,
-        *,
-        ended: bool = False,
-        value: float | None = None,
-        left_out: str | None = None,
-        taken: float | None = None,
+        self, done: int, *, ended: bool = False, value: float | None = None, left_out: str | None = None
     ) -> FitProgress:
         family, seconds = self.families[self.number - 1], time.monotonic() - self.start
         to_come = self.families[self.number - (not ended) :]
         known, left = list(self.finished), 0.0
         if done and not ended:
-            elapsed = seconds if taken is None else taken / self.workers
-            whole = elapsed * self.folds / done
-            left, to_come = whole - elapsed, to_come[1:]
+            whole = seconds * self.folds / done
+            left, to_come = whole - seconds, to_come[1:]
             known.append((family, whole))
         estimate = estimate_seconds(known, to_come)
         progress = FitProgress(
@@ -200,7 +188,7 @@ class FitTracker:
             done,
             self.folds,
             ended,
-            seconds if taken is None else taken,
+            seconds,
             value,
             self.best,
             None if estimate is None else max(0.0, min(left + estimate, self.deadline.seconds_left)),

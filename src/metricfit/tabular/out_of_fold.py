@@ -1,22 +1,34 @@
-"""Families on the folds of a table: out-of-fold logits of each, within a time budget."""
+"""Families on the folds of a table: out-of-fold logits of each, within a time budget.
+
+The folds of a family are fitted in threads of this process, or by the workers of a cluster of Ray or Dask inside
+``joblib.parallel_config(backend="dask")``, with the same numbers.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import joblib
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from metricfit.core.threads import set_threads, thread_count
 from metricfit.errors import InvalidValueError
+from metricfit.runs.executor import run_unordered, runs_on_cluster, without_nested_jobs
 from metricfit.tabular.families.family import (
     Candidates,
     Deadline,
     Family,
+    Features,
     FittedModel,
     Floats,
+    Integers,
     ModelOfFolds,
     OutOfTime,
     Splits,
@@ -88,7 +100,7 @@ def fit_families(
         rows: The rows of the table.
         splits: For each fold, the rows to train on and the rows that are held out.
         seed: Seed of every model.
-        jobs: Number of folds that are fitted at a time, each in a thread.
+        jobs: Number of folds that are fitted at a time, each in a thread or by a worker of the active cluster.
         deadline: When training has to end.
         last_fold_only: Whether the model of the last fold predicts new rows, as is right for rows in the order of
             time, and not all folds together.
@@ -125,15 +137,10 @@ def fit_families(
                 raise KeyboardInterrupt
         log.log(level, "%s", tracker.leave_out(reason))
         left_out.append(LeftOut(family.name, reason))
-    check_some_are_fitted(results, left_out)
-    return results, left_out
-
-
-def check_some_are_fitted(results: Sequence[FamilyResult], left_out: Sequence[LeftOut]) -> None:
-    """Raise an error that says why no family could be fitted, if there is none."""
     if not results:
         reasons = "; ".join(f"{family.name}: {family.reason}" for family in left_out)
         raise InvalidValueError(f"none of the models is for this table ({reasons})")
+    return results, left_out
 
 
 def fit_family(
@@ -172,23 +179,16 @@ def fit_family(
         return LeftOut(family.name, STOPPED if deadline.stopped.is_set() else BUDGET_USED_UP)
     start = time.monotonic()
     family = family.prepare(rows)
-    fitted = splits_of_training(rows, splits)
+    # A single fold chooses settings on some of its training rows, several on the rows that the other folds hold out.
+    fitted = splits if len(splits) > 1 else [set_apart(train, rows.y) for train, _ in splits]
     with threadpool_limits(limits=1):  # folds are the parallel work; threads inside them would wait for each other
         models = _fit_folds_in_time(family, rows, fitted, seed=seed, jobs=jobs, deadline=deadline, watch=watch)
     if isinstance(models, LeftOut):
         return models
-    return combine_folds(family, models, rows, splits, time.monotonic() - start, last_only=last_only)
+    return _combine_folds(family, models, rows, splits, time.monotonic() - start, last_only=last_only)
 
 
-def splits_of_training(rows: TrainingRows, splits: Splits) -> Splits:
-    """Return the splits that families are fitted on: those of the table, if other folds can choose a fold's settings.
-
-    A single fold chooses them on some of its training rows.
-    """
-    return splits if len(splits) > 1 else [set_apart(train, rows.y) for train, _ in splits]
-
-
-def combine_folds(
+def _combine_folds(
     family: Family,
     fitted: Sequence[FittedModel | Candidates],
     rows: TrainingRows,
@@ -229,39 +229,101 @@ def _fit_folds_in_time(
 ) -> list[FittedModel | Candidates] | LeftOut:
     """Fit a family on all folds, unless its time before or after the first of them does not fit into what is left."""
     start = time.monotonic()
-    models: list[FittedModel | Candidates] = []
+    models: dict[int, FittedModel | Candidates] = {}
+    fit = _fit_on_cluster if runs_on_cluster() and family.may_travel else _fit_in_threads
     try:
         if deadline.at is not None:
-            estimate = estimate_folds(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
+            estimate = _estimate_folds(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
             if estimate > deadline.seconds_left:
-                return LeftOut(family.name, reason_of_slowness(estimate, deadline))
-        for part in family.batches(splits, jobs):
+                return LeftOut(family.name, _reason_of_slowness(estimate, deadline))
+        for first, fitted in fit(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline):
+            models |= dict(enumerate(fitted, first))
+            watch(len(models))
+            if len(models) == len(splits):
+                break
             if deadline.stopped.is_set():
                 raise OutOfTime("training was stopped")
-            rounds_left = -(-(len(splits) - len(models)) // len(part))
-            estimate = rounds_left * (time.monotonic() - start) * len(part) / max(1, len(models))
-            if models and estimate > deadline.seconds_left:
-                return LeftOut(family.name, reason_of_slowness(estimate, deadline))
-            models += family.fit_folds(rows, part, seed=seed + len(models), jobs=jobs, deadline=deadline)
-            watch(len(models))
+            at_a_time = min(jobs, len(splits))
+            rounds_left = -(-(len(splits) - len(models)) // at_a_time)
+            estimate = rounds_left * at_a_time * (time.monotonic() - start) / len(models)
+            if estimate > deadline.seconds_left:
+                return LeftOut(family.name, _reason_of_slowness(estimate, deadline))
     except OutOfTime:
         cause = "it was interrupted" if deadline.stopped.is_set() else "the time budget ended"
-        return LeftOut(family.name, f"{cause} after {few_digits(time.monotonic() - start)} s of its training")
-    return models
+        return LeftOut(family.name, f"{cause} after {_few_digits(time.monotonic() - start)} s of its training")
+    return [models[fold] for fold in range(len(splits))]
 
 
-def reason_of_slowness(estimate: float, deadline: Deadline) -> str:
+def _fit_in_threads(
+    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
+) -> Iterator[tuple[int, Sequence[FittedModel | Candidates]]]:
+    """Yield the number of the first fold of each group of folds, and what was fitted on them."""
+    first = 0
+    for part in family.batches(splits, jobs):
+        yield first, family.fit_folds(rows, part, seed=seed + first, jobs=jobs, deadline=deadline)
+        first += len(part)
+
+
+def _fit_on_cluster(
+    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
+) -> Iterator[tuple[int, Sequence[FittedModel | Candidates]]]:
+    """Yield the same, fitted by the workers of joblib's active backend, which stop at the deadline by their clocks."""
+    ends_at = None if deadline.at is None else time.time() + deadline.seconds_left
+    tasks, first = [], 0
+    for part in family.batches(splits, 1):  # arrays are arguments of their own, which Dask sends only once
+        arrays = (rows.features.encoded, rows.features.table, rows.y, rows.weight)
+        of_fold = (first, part, seed + first, ends_at, thread_count())
+        tasks.append(joblib.delayed(_fit_by_worker)(family, *arrays, rows.classes, *of_fold))
+        first += len(part)
+    finished = run_unordered(tasks, jobs)
+    try:
+        for place, models in finished:
+            if models is None:
+                raise OutOfTime("a worker reached the deadline")
+            yield place, models
+    finally:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*tasks which were still being processed")  # as the user asked
+            finished.close()
+
+
+def _fit_by_worker(
+    family: Family,
+    encoded: NDArray[np.float32],
+    table: Any,
+    y: Integers,
+    weight: Floats | None,
+    classes: int,
+    first: int,
+    part: Splits,
+    seed: int,
+    ends_at: float | None,
+    threads: int,
+) -> tuple[int, Sequence[FittedModel | Candidates] | None]:
+    """Fit one fold, or the folds that a family fits together; None if the deadline came before."""
+    deadline = Deadline.after(None if ends_at is None else ends_at - time.time())
+    set_threads(threads)  # sums over several threads are rounded in another order
+    try:
+        deadline.check()
+        with threadpool_limits(limits=1), without_nested_jobs():
+            rows = TrainingRows(Features(encoded, table), y, weight, classes)
+            return first, family.fit_folds(rows, part, seed=seed, jobs=1, deadline=deadline)
+    except OutOfTime:
+        return first, None
+
+
+def _reason_of_slowness(estimate: float, deadline: Deadline) -> str:
     """Say that a family would take longer than the time that is left."""
     left = max(0.0, deadline.seconds_left)
-    return f"would take about {few_digits(estimate)} s more, and {few_digits(left)} s are left"
+    return f"would take about {_few_digits(estimate)} s more, and {_few_digits(left)} s are left"
 
 
-def few_digits(seconds: float) -> str:
+def _few_digits(seconds: float) -> str:
     """Write seconds with two digits, or as a whole number."""
     return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
-def estimate_folds(
+def _estimate_folds(
     family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
 ) -> float:
     """Estimate the seconds of all folds before they are fitted; 0 if that is not needed."""

@@ -25,7 +25,7 @@ class Fixed(ClassifierMixin, BaseEstimator):
 def test_logits_in_place_of_probabilities_are_refused(classes):
     X = np.random.default_rng(0).normal(size=(90, 2))
     trees = lightgbm.LGBMClassifier(objective=boosting.objective("f1"), n_estimators=2, verbose=-1)
-    with pytest.raises(InvalidValueError, match="MetricBoostingClassifier"):
+    with pytest.raises(InvalidValueError, match="sigmoid"):
         TunedDecisionClassifier(trees).fit(X, np.arange(90) % classes)
 
 

@@ -15,7 +15,7 @@ import torch
 
 from metricfit._files import hash_bytes
 from metricfit.errors import InvalidValueError
-from metricfit.runs import cells, runner
+from metricfit.runs import cells
 from metricfit_papers.datasets.dataset_files import (
     check_dataset_file,
     content_key,
@@ -136,7 +136,7 @@ def run_table(
     jobs: int = 1,
     backend: str = "loky",
     device: str | None = None,
-    watch: runner.Watch | None = None,
+    watch: cells.Watch | None = None,
     train: bool = True,
 ) -> TableResult:
     """Train the cells that are not finished in the folder, and return the complete table.
@@ -199,7 +199,7 @@ def run_table(
     _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), data_folder)
     _check_images(spec, all_cells, reports, data_folder)
     work = partial(run_cell, spec, protocol, data_folder, device, root)
-    reports = runner.run(all_cells.values(), work, root, jobs=jobs, backend=backend, watch=watch)
+    reports = cells.run(all_cells.values(), work, root, jobs=jobs, backend=backend, watch=watch)
     measured = {
         (dataset, row.name): _measured(spec, protocol, row, reports[all_cells[dataset, row.of or row.name].name])
         for dataset in datasets

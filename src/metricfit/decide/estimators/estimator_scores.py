@@ -160,7 +160,7 @@ def _checked_probabilities(estimator: Any, given: Any, rows: int, columns: int) 
     if (values.shape == (rows,) and columns == 2) or (values < -rounding).any() or (values > 1 + rounding).any():
         raise InvalidValueError(
             f"predict_proba of {type(estimator).__name__} gives no probabilities of {columns} columns between 0 and 1. "
-            "LightGBM gives logits there if its objective is a function: use boosting.MetricBoostingClassifier"
+            "LightGBM gives logits there if its objective is a function: wrap it, with the sigmoid in predict_proba"
         )
     return np.clip(_checked(estimator, values, (rows, columns)), 0.0, 1.0)
 

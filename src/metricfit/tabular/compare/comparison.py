@@ -19,8 +19,8 @@ from metricfit.metrics import Metric, get_metric
 from metricfit.metrics.class_order import check_has_order, declared_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.runs import run
-from metricfit.runs.backends import check_backend, threads_per_job
-from metricfit.runs.runner import Watch
+from metricfit.runs.cells import Watch
+from metricfit.runs.executor import check_backend, threads_per_job
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.compare_arguments import (

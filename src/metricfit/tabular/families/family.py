@@ -258,11 +258,13 @@ class Family(ABC):
         name: The name of the family in ``models`` and in ``models_``.
         can_be_stopped: Whether a fit ends soon after its deadline.
         growth: The seconds of a fit grow with the number of rows to this power; for families that cannot be stopped.
+        may_travel: Whether the workers of a cluster may fit it; the rows of a large table are not sent to them.
         fitted_rows: The rows that the last model was fitted on, if these are a sample of a large table.
     """
 
     name: str
     can_be_stopped: bool = True
+    may_travel: bool = True
     growth: float = 1.0
     fitted_rows: int | None = None
 

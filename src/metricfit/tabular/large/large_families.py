@@ -71,6 +71,8 @@ class SampledFamily(Family):
         jobs: Number of threads.
     """
 
+    may_travel = False
+
     def __init__(self, family: Family, jobs: int) -> None:
         if isinstance(family, ExtraTrees):
             family.jobs = jobs
@@ -140,6 +142,8 @@ class BoostingInBatches(Family):
         jobs: Number of threads.
         deadline: When training has to end.
     """
+
+    may_travel = False
 
     def __init__(self, family: Boosting, binned: BinnedRows, jobs: int, deadline: Deadline) -> None:
         self.family, self.name, self.binned, self.jobs = family, family.name, binned, jobs

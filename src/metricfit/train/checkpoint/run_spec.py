@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit._files import hash_bytes
+from metricfit._files import hash_bytes, list_differences
 from metricfit._version import __version__
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.order import Order
@@ -107,7 +107,7 @@ def find_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """
     old, new = ({key: spec[key] for key in spec if key not in NOT_COMPARED} for spec in (before, now))
     other_python = _python_version(before) != _python_version(now)
-    return list(_list_differences(old, new, "", {"code"} if other_python else set()))
+    return list(list_differences(old, new, ignored={"code"} if other_python else ()))
 
 
 def find_fewer_epochs(before: dict[str, Any], now: dict[str, Any]) -> int | None:
@@ -128,17 +128,6 @@ def _python_version(spec: dict[str, Any]) -> list[str]:
     """Return the major and minor version of Python, which determine its bytecode."""
     versions = spec.get("versions")
     return str(versions["python"]).split(".")[:2] if isinstance(versions, dict) and "python" in versions else []
-
-
-def _list_differences(before: Any, now: Any, path: str, ignored: set[str]) -> Iterator[str]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted((before.keys() | now.keys()) - ignored):
-            yield from _list_differences(before.get(key), now.get(key), f"{path}.{key}" if path else key, ignored)
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for index, pair in enumerate(zip(before, now, strict=True)):
-            yield from _list_differences(pair[0], pair[1], f"{path}[{index}]", ignored)
-    elif before != now:
-        yield f"{path}: {before!r} then, {now!r} now"
 
 
 def _describe_data(source: Source) -> dict[str, Any]:

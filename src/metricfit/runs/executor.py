@@ -1,4 +1,7 @@
-"""joblib backends that run cells, and worker processes that end with the process that started them."""
+"""The executor of parallel work: joblib with its backends, on one machine or a cluster of Ray or Dask.
+
+Worker processes end with the process that started them.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from types import ModuleType
 from typing import Any
 
 import joblib
-import torch
 from joblib._parallel_backends import LokyBackend, MultiprocessingBackend, SequentialBackend, ThreadingBackend
 
 from metricfit._extras import explain_missing
+from metricfit.core.threads import thread_count
 from metricfit.errors import InvalidValueError, quote
 
 BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
@@ -56,7 +59,7 @@ def threads_per_job(jobs: int) -> int | None:
         An equal share of the cores, at most OMP_NUM_THREADS; None (no limit) for a single job.
     """
     workers = joblib.effective_n_jobs(jobs)
-    return None if workers == 1 else max(1, min(joblib.cpu_count() // workers, torch.get_num_threads()))
+    return None if workers == 1 else max(1, min(joblib.cpu_count() // workers, thread_count()))
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
 from metricfit.cli.app import app
-from metricfit.runs import backends
-from metricfit.tabular import cluster_folds
+from metricfit.runs import executor
+from metricfit.tabular import out_of_fold
 from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.fit_progress import FitWatcher, watch_fit
 
@@ -70,9 +70,9 @@ def test_the_model_is_that_of_one_process(rows, dask, settings):
     alone = classifier(n_jobs=1, **settings).fit(X, y, weight)
     watcher = Recorder()
     with joblib.parallel_config(backend="dask"), watch_fit(watcher):
-        assert backends.runs_on_cluster()
+        assert executor.runs_on_cluster()
         on_cluster = classifier(**settings).fit(X, y, weight)
-    assert not backends.runs_on_cluster()
+    assert not executor.runs_on_cluster()
     assert facts(on_cluster) == facts(alone)
     assert np.array_equal(on_cluster.predict_proba(X), alone.predict_proba(X))
     assert on_cluster.threshold_ == alone.threshold_
@@ -95,11 +95,11 @@ def test_the_first_family_is_fitted_whatever_the_budget(rows):
 def test_a_fold_that_begins_after_the_deadline_ends_at_once(rows):
     X, _ = rows
     family, split = Linear(), (np.arange(100), np.arange(100, 150))
-    place, y = (0, 0), (X["a"] > 0).to_numpy().astype(np.int64)
-    arguments = (family, X.to_numpy(np.float32), None, y, None, 2, [split], 0)
-    late, in_time = (cluster_folds._fit_part(place, *arguments, time.time() + s, 1) for s in (-1, 60))
-    assert late.models is None
-    assert len(in_time.models) == 1
+    y = (X["a"] > 0).to_numpy().astype(np.int64)
+    arguments = (family, X.to_numpy(np.float32), None, y, None, 2, 0, [split], 0)
+    late, in_time = (out_of_fold._fit_by_worker(*arguments, time.time() + s, 1) for s in (-1, 60))
+    assert late == (0, None)
+    assert len(in_time[1]) == 1
 
 
 @pytest.mark.usefixtures("on_dask")
