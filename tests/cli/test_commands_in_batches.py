@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
 from metricfit.cli.app import app
-from metricfit.data import row_batches
+from metricfit.data import reading
 
 FEATURES = ["amount", "code", "paid", "day"]
 
@@ -53,9 +53,9 @@ def folder(table, tmp_path_factory):
 
 @pytest.fixture(params=[37, 1000])
 def batch_rows(request, monkeypatch):
-    original = row_batches.RowBatches.__init__
+    original = reading.RowBatches.__init__
     monkeypatch.setattr(
-        row_batches.RowBatches,
+        reading.RowBatches,
         "__init__",
         lambda self, *arguments, **options: original(self, *arguments, **options | {"rows": request.param}),
     )
@@ -112,7 +112,7 @@ def test_labels_are_checked_with_their_row(table, folder, tmp_path, batch_rows):
 @pytest.mark.slow
 def test_a_killed_run_leaves_no_file_of_the_final_name(folder, tmp_path):
     script = (
-        "import sys, time; from metricfit.data import table_writing as t;"
+        "import sys, time; from metricfit.data import writing as t;"
         "t._CsvWriter.write = lambda self, frame: (self.file.write('begun'), self.file.flush(), time.sleep(60));"
         "from metricfit.cli import main; sys.argv[0] = 'metricfit'; main()"
     )

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from metricfit.cli.app import app
 from metricfit.cli.command_rows import read_compared_rows, sample_of_groups
 from metricfit.cli.options import TableOptions
-from metricfit.data import table_files
+from metricfit.data import reading
 from metricfit.tabular.large import large_families, row_sources
 
 
@@ -32,7 +32,7 @@ def table(tmp_path, monkeypatch):
 
 
 def test_a_large_table_is_fitted_in_batches(table, monkeypatch):
-    monkeypatch.setattr(table_files, "read_file", lambda *_, **__: pytest.fail("the table was read at once"))
+    monkeypatch.setattr(reading, "read_file", lambda *_, **__: pytest.fail("the table was read at once"))
     options = ("--target", "late", "--group", "who", "--models", "linear", "--out", table / "out")
     result = call("fit", table / "part-*.parquet", *options)
     assert result.exit_code == 0, result.output

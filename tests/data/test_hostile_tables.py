@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from metricfit.data.labels import check_classes, split_target
-from metricfit.data.row_batches import RowBatches
-from metricfit.data.table_files import read_table
+from metricfit.data.columns import check_classes, split_target
+from metricfit.data.reading import RowBatches, read_table
 from metricfit.errors import TableError
 
 LARGE = "1" + "0" * 400

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import metricfit.data.loading
-from metricfit.data import limits, load
-from metricfit.data.row_batches import RowBatches
-from metricfit.data.table_files import read_table
+import metricfit.data.datasets
+from metricfit.data import files, load
+from metricfit.data.reading import RowBatches, read_table
 from metricfit.errors import TableTooLargeError
 
 VARIABLE = "METRICFIT_MAX_TABLE_GB"
@@ -94,8 +93,8 @@ def test_a_compressed_file_is_not_decompressed_far_beyond_the_limit(tmp_path, mo
 
 @pytest.mark.parametrize("ending", [".csv.gz", ".jsonl.gz"])
 def test_a_line_that_no_table_has_is_refused(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr(limits, "LONGEST_LINE", 2**20)
-    monkeypatch.setattr(limits, "CHUNK", 2**16)
+    monkeypatch.setattr(files, "LONGEST_LINE", 2**20)
+    monkeypatch.setattr(files, "CHUNK", 2**16)
     path = tmp_path / f"t{ending}"
     path.write_bytes(gzip.compress(b"a,y\n1,0\n" + b"x" * 2**21 + b",1\n", 1))
     with pytest.raises(TableTooLargeError, match="a line of more than 1 MiB, which no table has"):
@@ -117,7 +116,7 @@ def test_a_limit_that_is_not_a_number_is_refused(tmp_path, monkeypatch, value):
 
 @pytest.mark.parametrize("ending", [".csv.gz", ".csv.xz", ".parquet"])
 def test_datasets_by_name_are_checked_too(tmp_path, monkeypatch, ending):
-    path = metricfit.data.loading.find_dataset_file
+    path = metricfit.data.datasets.find_dataset_file
     frame = pd.DataFrame({"a": np.zeros(100_000), "target": 0})
     place = tmp_path / "tabular" / f"mammography{ending}"
     place.parent.mkdir()

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from metricfit.data import STUDY, fetch, load, names
-from metricfit.data.catalogue import CATALOGUE
-from metricfit.data.loading import download
+from metricfit.data.datasets import CATALOGUE, download
 
 
 def write(frame, folder, file):
@@ -128,7 +127,7 @@ def openml(monkeypatch):
             asked.append(settings)
             return SimpleNamespace(frame=frames[settings["data_id"]])
 
-        monkeypatch.setattr("metricfit.data.loading.fetch_openml", fetch_openml)
+        monkeypatch.setattr("metricfit.data.datasets.fetch_openml", fetch_openml)
         return asked
 
     return pretend

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from metricfit.data import read_table
-from metricfit.data.row_batches import ColumnTypes, RowBatches
-from metricfit.data.table_writing import new_table
+from metricfit.data.reading import ColumnTypes, RowBatches
 from metricfit.data.text_format import TextOptions
+from metricfit.data.writing import new_table
 from metricfit.errors import InvalidValueError, TableError
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.data.labels import check_classes, split_target
-from metricfit.data.table_files import read_table
+from metricfit.data.columns import check_classes, split_target
+from metricfit.data.reading import read_table
 from metricfit.data.text_format import TableWarning
 from metricfit.errors import TableError
 

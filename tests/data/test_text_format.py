@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from metricfit.data import read_table
-from metricfit.data.row_batches import RowBatches
+from metricfit.data.reading import RowBatches
 from metricfit.data.text_format import TableWarning, TextOptions, guess_format
 from metricfit.errors import InvalidValueError, MetricfitError, TableError
 

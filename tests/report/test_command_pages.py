@@ -18,7 +18,7 @@ from metricfit.report.model_decisions import decision_counts
 from metricfit.report.sections.models import DESCRIPTIONS
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
-from metricfit.tabular.compare.standings import interval_of_mean
+from metricfit.tabular.compare.verdict import interval_of_mean
 from metricfit.tabular.ensemble import ModelRow
 
 TINY = {"models": ["linear", "extra_trees"], "members": 2, "time_budget": None, "random_state": 0}

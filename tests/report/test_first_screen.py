@@ -18,7 +18,7 @@ from metricfit.report.first_screen import RequirementState, state_decisions
 from metricfit.report.pages.comparison_screen import screen_of_comparison
 from metricfit.report.pages.model_screen import screen_of_fit
 from metricfit.tabular import Comparison, ComparisonRow
-from metricfit.tabular.compare.fold_results import MethodDecisions
+from metricfit.tabular.compare.judging import MethodDecisions
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 
 LINEAR = {"models": ["linear"], "members": 2, "time_budget": None, "random_state": 0}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from metricfit import MetricClassifier
-from metricfit.tabular.encoding.scaling import Scaling
+from metricfit.tabular.encoding.encoder import Scaling
 
 
 def test_numbers_whose_difference_is_infinite_are_scaled():

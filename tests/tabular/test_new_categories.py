@@ -54,7 +54,7 @@ def test_the_count_is_a_naive_one(fitted):
 
 def test_commands_print_one_line_for_all_batches(fitted, tmp_path, monkeypatch):
     X, model = fitted
-    monkeypatch.setattr("metricfit.data.row_batches.BATCH_ROWS", 100)
+    monkeypatch.setattr("metricfit.data.reading.BATCH_ROWS", 100)
     model.save(tmp_path / "model")
     changed(X).to_csv(tmp_path / "new.csv", index=False)
     arguments = [str(tmp_path / "model"), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv"), "--json"]

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.encoding.scaling import Scaling
+from metricfit.tabular.encoding.encoder import Scaling, TableEncoder
 
 
 def through_files(encoder):

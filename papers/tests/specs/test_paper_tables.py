@@ -11,7 +11,7 @@ import pytest
 
 import metricfit_papers as papers
 from metricfit.data import Table, load
-from metricfit.data.catalogue import CATALOGUE
+from metricfit.data.datasets import CATALOGUE
 from metricfit.runs.cells import CellError
 from metricfit_papers.datasets import dataset_files, trials
 from metricfit_papers.datasets.preparations import PIXELS

@@ -15,12 +15,17 @@ import pandas as pd
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.options import Aim, TableOptions
 from metricfit.cli.terminal import print_message, relay_messages
-from metricfit.data.column_names import did_you_mean
-from metricfit.data.labels import check_classes, quote_label, split_target
+from metricfit.data.columns import (
+    check_classes,
+    did_you_mean,
+    first_part_of_dates,
+    order_by_time,
+    quote_label,
+    split_target,
+)
+from metricfit.data.files import SPOKEN, STANDARD_INPUT
 from metricfit.data.parquet_table import ParquetTable, large_parquet_table
-from metricfit.data.row_times import first_part_of_dates, order_by_time
-from metricfit.data.table_files import read_table
-from metricfit.data.table_sources import SPOKEN, STANDARD_INPUT
+from metricfit.data.reading import read_table
 from metricfit.data.text_format import TableWarning
 from metricfit.decide.estimators.positive_class import choose_positive_class
 from metricfit.decide.guarantees.bounds import check_confidence, rate_of

@@ -316,7 +316,7 @@ def metrics(as_json: options.AsJson = False) -> None:
 def datasets(as_json: options.AsJson = False) -> None:
     """List the datasets of metricfit.data.load and fetch: their size, positive class and source."""
     from metricfit.cli.terminal import print_result
-    from metricfit.data.catalogue import CATALOGUE, names
+    from metricfit.data.datasets import CATALOGUE, names
 
     listed, lines = [], []
     width = max(map(len, names()))

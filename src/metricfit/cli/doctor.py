@@ -21,7 +21,7 @@ from metricfit.cli.command_rows import (
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.options import Aim, TableOptions
 from metricfit.cli.terminal import print_result
-from metricfit.data.table_sources import STANDARD_INPUT
+from metricfit.data.files import STANDARD_INPUT
 from metricfit.tabular.doctor.examination import Examination, examine_table
 from metricfit.tabular.doctor.finding import SEVERITIES
 

@@ -16,7 +16,7 @@ from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import check_threshold, load_model
 from metricfit.cli.scored_data import scored_rows
 from metricfit.cli.terminal import command_line, print_message, print_result, status
-from metricfit.data.labels import quote_label
+from metricfit.data.columns import quote_label
 from metricfit.report import formatting
 from metricfit.report.evaluation_result import evaluation_result
 from metricfit.report.pages import write_evaluation_page

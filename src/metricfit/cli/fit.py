@@ -33,7 +33,7 @@ from metricfit.cli.options import Aim, TableOptions
 from metricfit.cli.output_paths import next_free
 from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import command_line, print_message, print_result
-from metricfit.data.labels import quote_label
+from metricfit.data.columns import quote_label
 from metricfit.data.parquet_table import ParquetTable
 from metricfit.decide.refer.referral import check_referral
 from metricfit.errors import ExportError, quote
@@ -50,7 +50,7 @@ from metricfit.tabular.card_decisions import basis_of_estimate, describe_require
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
 from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
-from metricfit.tabular.insight.held_out_decisions import held_out_counts
+from metricfit.tabular.insight.judged_rows import held_out_counts
 from metricfit.tabular.insight.periods import Period, describe_fall, values_by_period
 from metricfit.tabular.large.row_sources import random_rows
 from metricfit.tabular.row_folds import FORWARD

@@ -16,8 +16,8 @@ from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import check_threshold, load_model
 from metricfit.cli.scored_data import scored_batches
 from metricfit.cli.terminal import print_result
-from metricfit.data.labels import quote_label
-from metricfit.data.table_writing import WRITABLE, new_table
+from metricfit.data.columns import quote_label
+from metricfit.data.writing import WRITABLE, new_table
 from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.errors import quote
 from metricfit.report.model_decisions import positive_decisions

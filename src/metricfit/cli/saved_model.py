@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from metricfit.cli.exit_codes import UserError
-from metricfit.data.column_names import did_you_mean
+from metricfit.data.columns import did_you_mean
 from metricfit.errors import quote
 from metricfit.metrics import get_metric
 from metricfit.tabular import MetricClassifier, TunedDecisionClassifier

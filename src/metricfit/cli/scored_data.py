@@ -21,9 +21,8 @@ from metricfit.cli.exit_codes import UserError
 from metricfit.cli.options import TableOptions
 from metricfit.cli.saved_model import model_columns
 from metricfit.cli.terminal import err, print_message, relay_messages
-from metricfit.data.column_names import did_you_mean
-from metricfit.data.labels import split_target
-from metricfit.data.row_batches import Batch, ColumnTypes, RowBatches
+from metricfit.data.columns import did_you_mean, split_target
+from metricfit.data.reading import Batch, ColumnTypes, RowBatches
 from metricfit.data.text_format import TableWarning, TextOptions
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.tabular import MetricClassifier

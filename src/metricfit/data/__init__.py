@@ -3,11 +3,9 @@
 from metricfit._extras import explain_missing
 
 with explain_missing("metricfit.data", ("numpy", "pandas", "scipy", "sklearn"), "metricfit[data]"):
-    from metricfit.data.catalogue import STUDY, names
-    from metricfit.data.loading import fetch, load
+    from metricfit.data.datasets import STUDY, Table, fetch, load, names
     from metricfit.data.preparation import Preparation
+    from metricfit.data.reading import read_table
     from metricfit.data.splits import folds, split
-    from metricfit.data.table import Table
-    from metricfit.data.table_files import read_table
 
 __all__ = ["STUDY", "Preparation", "Table", "fetch", "folds", "load", "names", "read_table", "split"]

@@ -10,11 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.data.file_formats import file_format
-from metricfit.data.limits import CELL, check_memory
-from metricfit.data.row_batches import BATCH_ROWS, RowBatches, without_infinities
-from metricfit.data.table_files import check_file, reading_columnar, to_frame
-from metricfit.data.table_sources import STANDARD_INPUT, Source, find_files
+from metricfit.data.files import CELL, STANDARD_INPUT, Source, check_memory, file_format, find_files
+from metricfit.data.reading import BATCH_ROWS, RowBatches, check_file, reading_columnar, to_frame, without_infinities
 from metricfit.errors import TableError, quote
 
 #: Row groups that a sample is taken from.

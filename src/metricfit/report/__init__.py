@@ -10,7 +10,7 @@ with explain_missing("metricfit.report", ("numpy", "jinja2", "markupsafe", "matp
     from metricfit.report.sections.models import models
     from metricfit.report.sections.multiclass import multiclass
     from metricfit.report.sections.score_explorer import ScoredMethod, scores
-    from metricfit.tabular.compare.comparison_row import ComparisonRow
+    from metricfit.tabular.compare.verdict import ComparisonRow
 
 __all__ = [
     "ComparisonRow",

@@ -26,7 +26,7 @@ from metricfit.report.ranking_values import ranked_rows, ranking_values
 from metricfit.report.training_comparison import compare_with_training
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.insight.class_intervals import class_intervals
+from metricfit.tabular.insight.value_intervals import class_intervals
 
 #: Metrics of each class, beside the model's.
 OF_A_CLASS = ("precision", "recall", "f1")

@@ -16,7 +16,7 @@ from metricfit.report.first_screen import always_largest_class, flagging_everybo
 from metricfit.report.model_decisions import class_labels, metric_label
 from metricfit.report.training_comparison import compare_with_training
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.insight.held_out_decisions import held_out_counts
+from metricfit.tabular.insight.judged_rows import held_out_counts
 
 Pair = tuple[float, float]
 #: How a confidence becomes exact.

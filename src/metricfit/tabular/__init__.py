@@ -8,7 +8,7 @@ from metricfit._extras import explain_missing
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
     from metricfit.tabular.compare.comparison import Comparison
-    from metricfit.tabular.compare.comparison_row import ComparisonRow
+    from metricfit.tabular.compare.verdict import ComparisonRow
     from metricfit.tabular.doctor.examination import Examination, examine_table
     from metricfit.tabular.doctor.finding import Finding
     from metricfit.tabular.families.network import Network
@@ -32,7 +32,7 @@ __all__ = [
 #: Loaded when first used: rows of a comparison need none of the packages that training needs.
 _MODULES = {
     "Comparison": "compare.comparison",
-    "ComparisonRow": "compare.comparison_row",
+    "ComparisonRow": "compare.verdict",
     "Examination": "doctor.examination",
     "Finding": "doctor.finding",
     "Importance": "insight.importance",

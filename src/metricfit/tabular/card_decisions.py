@@ -13,9 +13,8 @@ from metricfit.metrics import accuracy, averaged, f1, precision, recall, specifi
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import get_metric
 from metricfit.stats.multinomial import percentile_interval
-from metricfit.tabular.insight.class_intervals import drawn_counts
-from metricfit.tabular.insight.held_out_decisions import held_out_decisions, held_out_rows
-from metricfit.tabular.insight.weighted_values import weighted_counts
+from metricfit.tabular.insight.judged_rows import held_out_decisions, held_out_rows
+from metricfit.tabular.insight.value_intervals import drawn_counts, weighted_counts
 from metricfit.tabular.row_folds import is_forward
 
 Escape = Callable[[Any], str]

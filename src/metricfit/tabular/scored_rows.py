@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from metricfit.data.row_batches import Batch, ColumnTypes
+from metricfit.data.reading import Batch, ColumnTypes
 from metricfit.errors import MetricfitError, TableError
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.encoding.columns import Category, Date, Text

@@ -7,7 +7,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, f1_score, fbeta_score
 
 from metricfit.metrics import averaged, get_metric
-from metricfit.tabular.compare.baselines import baseline_shares, expected_counts
+from metricfit.tabular.compare.methods import baseline_shares, expected_counts
 
 RNG = np.random.default_rng(0)
 

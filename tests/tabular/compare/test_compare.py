@@ -13,12 +13,11 @@ from sklearn.metrics import f1_score
 from metricfit.data import folds
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import get_metric
-from metricfit.tabular.compare import fold_encoding
 from metricfit.tabular.compare import methods as module
-from metricfit.tabular.compare.baselines import BASELINES
+from metricfit.tabular.compare import trainings
 from metricfit.tabular.compare.comparison import compare
-from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, UNTUNED, classifier_of, methods
-from metricfit.tabular.compare.standings import interval_of_mean
+from metricfit.tabular.compare.methods import BASELINES, DEFAULT, REFERENCE, UNTUNED, classifier_of, methods
+from metricfit.tabular.compare.verdict import interval_of_mean
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families import DEFAULT as DEFAULT_FAMILIES
 
@@ -83,7 +82,7 @@ def test_every_fold_is_encoded_once(monkeypatch):
     compare(X, y, "f1", methods=["logistic regression"], folds=3)
     assert len(tables) == 3
     assert len({tuple(table.index) for table in tables}) == 3
-    assert not fold_encoding._latest
+    assert not trainings._latest
 
 
 def test_a_second_metric_trains_only_what_depends_on_it(tmp_path, fitted):

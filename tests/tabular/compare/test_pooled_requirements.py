@@ -6,7 +6,7 @@ from sklearn.metrics import cohen_kappa_score, precision_score, recall_score
 
 from metricfit import parse_requirement
 from metricfit.decide.class_requirements import class_requirements
-from metricfit.tabular.compare.pooled_requirements import judge_pooled
+from metricfit.tabular.compare.judging import judge_pooled
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,9 @@ import pytest
 from compare_tables import make_table
 
 from metricfit.cli import compare as command
-from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.comparison import compare
 from metricfit.tabular.compare.judging import Judge
-from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
+from metricfit.tabular.compare.methods import BASELINES, DEFAULT, REFERENCE
 from metricfit.tabular.compare.verdict import headline
 
 METHODS = ["logistic regression", "support vectors"]

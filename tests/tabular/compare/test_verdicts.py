@@ -8,11 +8,9 @@ import pytest
 
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.stats import compare_splits
-from metricfit.tabular.compare.judging import FoldResult
+from metricfit.tabular.compare.judging import FoldResult, judge_pooled
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
-from metricfit.tabular.compare.pooled_requirements import judge_pooled
-from metricfit.tabular.compare.standings import compare_with, standings
-from metricfit.tabular.compare.verdict import RULE, advise, headline
+from metricfit.tabular.compare.verdict import RULE, advise, compare_with, headline, standings
 
 BASE = [0.50, 0.52, 0.48, 0.51, 0.49]
 BETTER = [0.70, 0.73, 0.68, 0.71, 0.70]

@@ -8,8 +8,7 @@ import pytest
 from metricfit.metrics import get_metric
 from metricfit.tabular.compare.judging import FoldResult
 from metricfit.tabular.compare.methods import DEFAULT, UNTUNED, methods
-from metricfit.tabular.compare.standings import standings
-from metricfit.tabular.compare.verdict import advise
+from metricfit.tabular.compare.verdict import advise, standings
 
 F1 = get_metric("f1")
 NAMES = [*(method.name for method in methods()), *UNTUNED]

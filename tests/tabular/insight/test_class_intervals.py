@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import beta
 
 from metricfit.metrics import f1, precision, recall
-from metricfit.tabular.insight.class_intervals import class_intervals
+from metricfit.tabular.insight.value_intervals import class_intervals
 
 
 @pytest.fixture(scope="module")

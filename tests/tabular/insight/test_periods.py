@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier, TunedDecisionClassifier, metrics
 from metricfit.cli.app import app
-from metricfit.tabular.insight.held_out_decisions import held_out_decisions
+from metricfit.tabular.insight.judged_rows import held_out_decisions
 from metricfit.tabular.insight.periods import Period, describe_fall, values_by_period
 
 FAST = {"models": ["linear"], "random_state": 0}

@@ -7,8 +7,8 @@ import pytest
 from metricfit import MetricClassifier
 from metricfit.data.parquet_table import ParquetTable
 from metricfit.errors import InvalidValueError
-from metricfit.tabular.insight.file_rows import judged_file_rows, read_sample
 from metricfit.tabular.insight.importance import measure_importance
+from metricfit.tabular.insight.judged_rows import judged_file_rows, read_sample
 from metricfit.tabular.insight.worst_rows import find_worst_rows
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from metricfit._files import hash_bytes
 from metricfit.data import Table, load
-from metricfit.data.loading import find_dataset_file
+from metricfit.data.datasets import find_dataset_file
 from metricfit.errors import InvalidValueError
 from metricfit_papers.images.image_tasks import ImageTask
 from metricfit_papers.specs import vocabulary

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_breast_cancer, make_blobs
 
-from metricfit.data.table import Table
+from metricfit.data.datasets import Table
 from metricfit.errors import InvalidValueError
 
 

@@ -9,7 +9,7 @@ import torch
 
 from metricfit import losses
 from metricfit.core import steps
-from metricfit.data import catalogue
+from metricfit.data import datasets
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.losses.ranking import PartialAUCLoss
 from metricfit.losses.surrogate import SurrogateTverskyLoss
@@ -70,8 +70,8 @@ DATASETS: dict[str, Callable[..., Any]] = {
 
 def check_dataset(section: Section, name: str) -> None:
     """Raise an error for a dataset that metricfit.data does not know."""
-    if name not in catalogue.CATALOGUE:
-        names = ", ".join(catalogue.names())
+    if name not in datasets.CATALOGUE:
+        names = ", ".join(datasets.names())
         raise section.error(
             "file", f"no dataset is called {name!r}: give its file, target and positive, or one of {names}"
         )

@@ -18,8 +18,7 @@ from scipy.sparse import issparse
 from metricfit.errors import ExportError, quote
 from metricfit.export.onnx.graph import ML, Graph
 from metricfit.tabular.encoding.columns import Category, Column, Date, Number, Text, as_text
-from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.encoding.scaling import CLIP, LARGEST, Scaling
+from metricfit.tabular.encoding.encoder import CLIP, LARGEST, Scaling, TableEncoder
 
 SECONDS_PER_DAY = 86400.0
 #: What an input holds, by the kind of the column.

@@ -17,7 +17,7 @@ from metricfit.export.onnx.estimators import add_estimator
 from metricfit.export.onnx.graph import Graph
 from metricfit.export.onnx.trees import boosted_trees, forest_trees
 from metricfit.metrics.metric import get_metric
-from metricfit.tabular.encoding.scaling import CLIP
+from metricfit.tabular.encoding.encoder import CLIP
 from metricfit.tabular.ensemble import Ensemble
 from metricfit.tabular.families.boosted_trees import BoostedTrees
 from metricfit.tabular.families.extra_trees import Forests

@@ -14,8 +14,7 @@ from metricfit.report.pages.comparison_screen import decisions_by_method, screen
 from metricfit.report.sections.cost_table import cost_table
 from metricfit.report.titles import title_page
 from metricfit.tabular import Comparison, ComparisonRow
-from metricfit.tabular.compare.baselines import BASELINES
-from metricfit.tabular.compare.methods import METHODS, REFERENCE
+from metricfit.tabular.compare.methods import BASELINES, METHODS, REFERENCE
 from metricfit.tabular.compare.verdict import headline
 
 

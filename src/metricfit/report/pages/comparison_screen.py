@@ -25,7 +25,7 @@ from metricfit.report.first_screen import (
 )
 from metricfit.report.titles import name_rows
 from metricfit.tabular import Comparison, ComparisonRow
-from metricfit.tabular.compare.fold_results import MethodDecisions
+from metricfit.tabular.compare.judging import MethodDecisions
 from metricfit.tabular.compare.methods import COMPLEXITY, DEFAULT
 
 #: Methods of at most this complexity are simple: a linear model, or one kind of trees or kernels.

@@ -14,10 +14,15 @@ from metricfit.report.sections.column_importance import column_importance
 from metricfit.report.sections.values_by_group import group_values
 from metricfit.report.sections.worst_decisions import worst_decisions
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.insight.file_rows import judged_file_rows, read_sample
-from metricfit.tabular.insight.held_out_decisions import held_out_costs, held_out_decisions, held_out_rows
 from metricfit.tabular.insight.importance import MIN_ROWS, measure_importance
-from metricfit.tabular.insight.judged_rows import judged_rows
+from metricfit.tabular.insight.judged_rows import (
+    held_out_costs,
+    held_out_decisions,
+    held_out_rows,
+    judged_file_rows,
+    judged_rows,
+    read_sample,
+)
 from metricfit.tabular.insight.worst_rows import find_worst_rows
 
 MAX_ROWS, REPEATS, WORST = 2000, 3, 30

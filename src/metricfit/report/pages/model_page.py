@@ -23,7 +23,7 @@ from metricfit.report.sections.referral_table import referral_table
 from metricfit.report.sections.values_by_group import period_values
 from metricfit.report.titles import title_page
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.insight.held_out_decisions import (
+from metricfit.tabular.insight.judged_rows import (
     held_out_costs,
     held_out_decisions,
     held_out_rows,

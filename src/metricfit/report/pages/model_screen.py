@@ -37,7 +37,7 @@ from metricfit.report.model_decisions import class_labels, class_names, costs_of
 from metricfit.report.titles import name_rows
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.card_decisions import describe_requirement
-from metricfit.tabular.insight.held_out_decisions import held_out_costs, held_out_counts, held_out_rows, held_out_scores
+from metricfit.tabular.insight.judged_rows import held_out_costs, held_out_counts, held_out_rows, held_out_scores
 from metricfit.tabular.selection import Selection
 
 SUBJECT = "This model"

@@ -9,7 +9,7 @@ from metricfit.metrics import Metric, get_metric
 from metricfit.report import formatting
 from metricfit.report.charts.drawing import FIRST, MUTED, Chart, Drawing, Widths, label, styled
 from metricfit.report.page import Section
-from metricfit.tabular.compare.comparison_row import ComparisonRow
+from metricfit.tabular.compare.verdict import ComparisonRow
 
 
 def comparison(

@@ -16,7 +16,7 @@ from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
 from metricfit.metrics.matrix_metric import MatrixMetric
 from metricfit.report.page import Section
-from metricfit.tabular.insight.class_intervals import class_intervals
+from metricfit.tabular.insight.value_intervals import class_intervals
 
 MAX_CLASSES = 20
 MAX_CONFUSIONS = 20

@@ -22,24 +22,28 @@ from metricfit.runs import run
 from metricfit.runs.cells import Watch
 from metricfit.runs.executor import check_backend, threads_per_job
 from metricfit.tabular.classifier import MetricClassifier
-from metricfit.tabular.compare.baselines import BASELINES
-from metricfit.tabular.compare.compare_arguments import (
+from metricfit.tabular.compare.arguments import (
     cell_folder,
     check_confidence_of_folds,
     name_of_metric,
+    number_classes,
     numbered_requirements,
     requirement_texts,
+    sort_by_time_column,
+    split_columns,
+    split_rows,
 )
-from metricfit.tabular.compare.comparison_row import ComparisonRow
-from metricfit.tabular.compare.fold_encoding import forget_encoded_fold
-from metricfit.tabular.compare.fold_results import FoldResults, MethodDecisions, judge_folds
-from metricfit.tabular.compare.methods import DEFAULT, UNTUNED, choose_methods, classifier_of
-from metricfit.tabular.compare.pooled_requirements import judge_pooled
+from metricfit.tabular.compare.judging import FoldResults, MethodDecisions, judge_folds, judge_pooled
+from metricfit.tabular.compare.methods import BASELINES, DEFAULT, UNTUNED, choose_methods, classifier_of
 from metricfit.tabular.compare.run_description import continue_run, describe_table
-from metricfit.tabular.compare.standings import standings
-from metricfit.tabular.compare.table_columns import number_classes, sort_by_time_column, split_columns, split_rows
-from metricfit.tabular.compare.trainings import TrainingTask, load_training, read_training, trainings_of
-from metricfit.tabular.compare.verdict import advise
+from metricfit.tabular.compare.trainings import (
+    TrainingTask,
+    forget_encoded_fold,
+    load_training,
+    read_training,
+    trainings_of,
+)
+from metricfit.tabular.compare.verdict import ComparisonRow, advise, standings
 from metricfit.tabular.parameters import threads_of
 from metricfit.tabular.report_layer import report_pages
 

@@ -1,7 +1,12 @@
-"""From stored logits to values: a method decides by its training rows, and is judged on the test rows."""
+"""From stored logits to values: a method decides by its training rows, and is judged on the test rows.
+
+The number of folds on which a requirement held is chance where the value is near the bound: a recall of exactly 0.9
+meets a bound of 0.9 on about half of the folds. All folds together have several times the rows of one.
+"""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,19 +19,106 @@ from torch import Tensor
 from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.costs.row_costs import RowCosts, mean_cost, row_costs
+from metricfit.decide.costs.row_costs import RowCosts, cost_columns, mean_cost, row_costs
 from metricfit.decide.decision_choice import choose_without_intervals
 from metricfit.decide.guarantees.certified import Guarantee
 from metricfit.decide.threshold_choice import to_probability
-from metricfit.metrics import Metric
+from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.average import averaged
-from metricfit.metrics.requirements import Requirement
-from metricfit.tabular.compare.baselines import baseline_shares, expected_counts
-from metricfit.tabular.compare.methods import Method
-from metricfit.tabular.compare.trainings import TrainedLogits
+from metricfit.stats.multinomial import percentile_interval, resampled_counts
+from metricfit.tabular.compare.methods import DEFAULT, Method, baseline_shares, expected_counts
+from metricfit.tabular.compare.trainings import TrainedLogits, Training, TrainingTask, trainings_of
 from metricfit.tabular.ensemble import fit_mixture
 from metricfit.tabular.ensemble_fit import collect_out_of_fold
 from metricfit.tabular.families.family import Integers
+
+
+@dataclass(frozen=True)
+class PooledRequirement:
+    """A requirement on the decisions about the test rows of all folds.
+
+    Attributes:
+        text: The requirement.
+        value: The value of its metric; of several classes, that of the class which violates it most.
+        interval: 95 % bootstrap interval of the value.
+        held: Whether the value meets the bound.
+        clearly_fails: Whether the whole interval is beyond the bound.
+        violation: How far the value is beyond the bound; at most 0 if it is met.
+
+    Example:
+        >>> decided, labels = np.array([1, 1, 0, 0] * 50), np.array([1, 1, 1, 0] * 50)
+        >>> from metricfit import parse_requirement
+        >>> (found,) = judge_pooled(decided, labels, 2, [parse_requirement("recall >= 0.9")])
+        >>> round(found.value, 3), found.held, found.clearly_fails
+        (0.667, False, True)
+    """
+
+    text: str
+    value: float
+    interval: tuple[float, float]
+    held: bool
+    clearly_fails: bool
+    violation: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the requirement as plain values, in the form that ``metricfit compare --json`` prints."""
+        return {
+            "requirement": self.text,
+            "value": self.value,
+            "interval": list(self.interval),
+            "held": self.held,
+            "clearly_fails": self.clearly_fails,
+        }
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.text}: {self.value:.3f}, 95 % interval {low:.3f} to {high:.3f}"
+
+
+def judge_pooled(
+    decided: Integers, labels: Integers, classes: int, requirements: Sequence[Requirement]
+) -> tuple[PooledRequirement, ...]:
+    """Judge decisions about the test rows of all folds.
+
+    Args:
+        decided: The class number that was decided for each row.
+        labels: The true class numbers; of two classes, 1 is the positive one.
+        classes: The number of classes.
+        requirements: The requirements, by class numbers.
+
+    Returns:
+        One result per requirement.
+    """
+    if not requirements:
+        return ()
+    matrix = any(requirement.metric.needs_matrix for requirement in requirements)
+    counts = count_labels(
+        torch.from_numpy(decided),
+        torch.from_numpy(labels),
+        num_classes=None if classes == 2 else classes,
+        matrix=matrix and classes > 2,
+    )
+    drawn = resampled_counts(decided, labels, classes, matrix=matrix and classes > 2)
+    if classes == 2:
+        drawn = Counts(*(cell[:, 1:] for cell in drawn))
+    return tuple(_judge(requirement, counts, drawn) for requirement in requirements)
+
+
+def _judge(requirement: Requirement, counts: Counts, drawn: Counts) -> PooledRequirement:
+    values = requirement.metric(counts).reshape(-1)
+    violations = requirement.excess(values)
+    worst = int(violations.argmax())
+    resampled = requirement.metric(drawn).reshape(-1, len(values))[:, worst]
+    low, high = percentile_interval(resampled)
+    beyond = np.quantile(requirement.excess(resampled).numpy(), 0.025)
+    return PooledRequirement(
+        str(requirement),
+        float(values[worst]),
+        (low, high),
+        bool(requirement.forgives(violations).all()),
+        bool(beyond > 0),
+        float(violations[worst]),
+    )
 
 
 @dataclass(frozen=True)
@@ -166,3 +258,123 @@ def _probabilities(logits: Tensor) -> NDArray[np.float64]:
     values = logits[:, 0].sigmoid() if logits.shape[1] == 1 else logits.softmax(1)
     probabilities: NDArray[np.float64] = values.double().numpy()
     return probabilities
+
+
+Trained = Mapping[tuple[Training, int], TrainedLogits | str]
+
+
+@dataclass(frozen=True)
+class MethodDecisions:
+    """How one method decided all rows, each row by models that did not train on it.
+
+    Attributes:
+        scores: Probabilities of the positive class ``(n,)``, or of each of several classes ``(n, c)``.
+        decided: The class number that was decided for each row.
+        thresholds: The threshold of each fold; empty for several classes and for costs in columns.
+    """
+
+    scores: NDArray[np.float64]
+    decided: NDArray[np.int64]
+    thresholds: list[float] = field(default_factory=list)
+
+    @property
+    def threshold(self) -> float | None:
+        """Mean of the thresholds; None if there are none."""
+        return statistics.fmean(self.thresholds) if self.thresholds else None
+
+    def take(self, index: Integers) -> MethodDecisions:
+        """Return the decisions of these rows."""
+        return MethodDecisions(self.scores[index], self.decided[index], self.thresholds)
+
+
+@dataclass
+class FoldResults:
+    """The results of a comparison, before statistics.
+
+    Attributes:
+        decisions: The decisions of each method, by its name.
+        by_row: For each row of the comparison, its results by fold.
+        notes: What was left out, and why.
+    """
+
+    decisions: dict[str, MethodDecisions] = field(default_factory=dict)
+    by_row: dict[str, list[FoldResult]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def judge_folds(
+    task: TrainingTask,
+    methods: Sequence[Method],
+    trained: Trained,
+    classes: int,
+    requirements: Sequence[Requirement] = (),
+    confidence: float | None = None,
+) -> FoldResults:
+    """Judge every method on every fold.
+
+    A method is left out if its model was left out on some fold. The default method does without such a model, as it
+    does in ``fit``.
+
+    Args:
+        task: The rows, the folds and the metric.
+        methods: The methods.
+        trained: For each training and fold, its logits, or why it was left out.
+        classes: The number of classes.
+        requirements: The requirements on the decisions, by class numbers.
+        confidence: The probability with which they must hold on new rows, or None.
+
+    Returns:
+        The results.
+    """
+    rows, results = len(task.y), FoldResults()
+    metric = get_metric(task.metric)
+    columns = cost_columns(metric, task.X)
+    complete = [method for method in methods if _can_be_judged(method, trained, len(task.splits), results.notes)]
+    for method in complete:
+        scores = np.full((rows, classes) if classes > 2 else rows, np.nan)
+        results.decisions[method.name] = MethodDecisions(scores, np.zeros(rows, dtype=np.int64))
+    for fold, (training_rows, test_rows) in enumerate(task.splits):
+        judge = Judge(
+            task.y[training_rows],
+            task.y[test_rows],
+            None if task.groups is None else task.groups[training_rows],
+            classes,
+            metric,
+            task.average,
+            requirements,
+            confidence,
+            {name: values[training_rows] for name, values in columns.items()},
+            {name: values[test_rows] for name, values in columns.items()},
+        )
+        for method in complete:
+            logits = [trained[training, fold] for training in trainings_of(method)]
+            by_name, of_fold = judge.method(method, [each for each in logits if isinstance(each, TrainedLogits)])
+            _add(results, by_name)
+            decisions = results.decisions[method.name]
+            decisions.scores[test_rows], decisions.decided[test_rows] = of_fold.probabilities, of_fold.decided
+            if of_fold.threshold is not None:
+                decisions.thresholds.append(of_fold.threshold)
+        _add(results, judge.baselines())
+    return results
+
+
+def _can_be_judged(method: Method, trained: Trained, folds: int, notes: list[str]) -> bool:
+    """Return whether a method has what it needs on every fold, and add a note if something was left out."""
+    reasons = {
+        training.name: result
+        for training in trainings_of(method)
+        for fold in range(folds)
+        if isinstance(result := trained[training, fold], str)
+    }
+    if not reasons:
+        return True
+    if method.name == DEFAULT:
+        notes += [f"{method.name} does without {model}: {reason}" for model, reason in reasons.items()]
+        return True
+    notes.append(f"{method.name} is left out: {next(iter(reasons.values()))}")
+    return False
+
+
+def _add(results: FoldResults, by_name: Mapping[str, FoldResult]) -> None:
+    for name, result in by_name.items():
+        results.by_row.setdefault(name, []).append(result)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from metricfit._files import hash_bytes, parse_json, write_file
-from metricfit.data.labels import quote_label
+from metricfit.data.columns import quote_label
 from metricfit.errors import quote
 from metricfit.runs.cells import Cell, CellError
 from metricfit.tabular.families.family import Integers

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,15 +23,64 @@ from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError
 from metricfit.runs.cells import Cell
 from metricfit.tabular.classifier import MetricClassifier
-from metricfit.tabular.compare.fold_encoding import encode_fold
 from metricfit.tabular.compare.methods import Method
+from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble_fit import families_of, splits_of
-from metricfit.tabular.families.family import Deadline, Floats, Integers, Splits
+from metricfit.tabular.families.family import Deadline, Features, Floats, Integers, Splits
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.network_recipes import WITHOUT_METRIC
 from metricfit.tabular.out_of_fold import LeftOut, fit_family
 from metricfit.tabular.row_folds import FORWARD
 from metricfit.tabular.training_rows import prepare_rows
+
+
+@dataclass(frozen=True)
+class EncodedFold:
+    """A fold as numbers.
+
+    Attributes:
+        encoder: What was learned of the columns of the training rows.
+        training: The training rows as numbers.
+        test: The test rows, as numbers and as they are.
+        seconds: The time that encoding the training rows took.
+    """
+
+    encoder: TableEncoder
+    training: NDArray[np.float32]
+    test: Features
+    seconds: float
+
+
+#: The fold that was encoded last.
+_latest: dict[Hashable, EncodedFold] = {}
+
+
+def encode_fold(key: Hashable, training: pd.DataFrame, test: pd.DataFrame) -> EncodedFold:
+    """Encode a fold, or return what was encoded before if it was the last fold.
+
+    Args:
+        key: What the rows depend on: the table, its folds and the number of the fold.
+        training: The columns of the training rows.
+        test: The columns of the test rows.
+
+    Returns:
+        The rows as numbers.
+    """
+    encoded = _latest.get(key)
+    if encoded is None:
+        start, encoder = time.perf_counter(), TableEncoder()
+        numbers = encoder.fit(training)
+        seconds = time.perf_counter() - start
+        encoded = EncodedFold(encoder, numbers, Features(encoder.transform(test), test), seconds)
+        _latest.clear()
+        _latest[key] = encoded
+    return encoded
+
+
+def forget_encoded_fold() -> None:
+    """Free the memory of the last fold."""
+    _latest.clear()
+
 
 #: Trained whatever the time budget is, so that the default and the reference always have a model.
 ALWAYS = "boosting"

@@ -1,4 +1,7 @@
-"""What a comparison says, in plain words: which method to use, how sure that is, and whether requirements held.
+"""The rows of a comparison with intervals and tests, and what they say in plain words.
+
+All methods are compared with one reference on the same folds, which makes several tests. Their p-values are corrected
+by Holm's method, and the intervals of the differences are simultaneous (Bonferroni).
 
 The rule: use the method with the best mean, unless a simpler one has a mean within 1 % of it and is not clearly worse.
 Of several such methods the simplest is used, and of equally simple ones the fastest. A difference is clear if its
@@ -12,17 +15,237 @@ test rows of all folds together is beyond the bound. A method that misses the bo
 
 from __future__ import annotations
 
+import math
+import statistics
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+from metricfit import stats
+from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, get_metric
 from metricfit.metrics.spoken_names import name_metric
 from metricfit.stats import SplitComparison
-from metricfit.tabular.compare.baselines import BASELINES
-from metricfit.tabular.compare.comparison_row import ComparisonRow
-from metricfit.tabular.compare.methods import COMPLEXITY, DEFAULT, REFERENCE, UNTUNED
-from metricfit.tabular.compare.pooled_requirements import PooledRequirement
-from metricfit.tabular.compare.standings import compare_two, compare_with, is_constant
+from metricfit.tabular.compare.judging import FoldResult, PooledRequirement
+from metricfit.tabular.compare.methods import BASELINES, COMPLEXITY, DEFAULT, REFERENCE, UNTUNED
+
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """A method's mean value, how sure it is, and how it compares with the reference method.
+
+    Args:
+        name: Name of the method.
+        mean: Mean of the metric over the folds.
+        interval: 95 % interval of the mean; None if it is not known, for example because all folds have the same value.
+        difference: This mean minus the mean of the reference; None for the reference itself, and for a method that
+            equals it on every fold.
+        difference_interval: Interval of the difference; in the rows of ``metricfit.compare`` it is simultaneous with
+            the intervals of the other methods. None if the difference is the same on every fold.
+        p_value: p-value of the paired test that the difference is 0; in the rows of ``metricfit.compare`` it is
+            corrected by Holm's method. None where ``difference_interval`` is None.
+        seconds: Training time of all folds.
+        held: Number of folds on which the requirements held; None if there are no requirements.
+        values: The metric on each fold. Where no threshold met the requirements on a fold's training rows, this is the
+            value at the nearest threshold.
+        not_reachable: For each fold on whose training rows no threshold met the requirements, what was reachable.
+        requirements: The requirements on the test rows of all folds together.
+
+    Raises:
+        InvalidValueError: If a number is not finite.
+
+    Example:
+        >>> row = ComparisonRow("mix", 0.7, (0.67, 0.73), seconds=12.5)
+        >>> row.to_dict()["mean"]
+        0.7
+    """
+
+    name: str
+    mean: float
+    interval: Pair | None = None
+    difference: float | None = None
+    difference_interval: Pair | None = None
+    p_value: float | None = None
+    seconds: float | None = None
+    held: int | None = None
+    values: tuple[float, ...] = ()
+    not_reachable: tuple[str, ...] = ()
+    requirements: tuple[PooledRequirement, ...] = ()
+
+    @property
+    def failed(self) -> tuple[PooledRequirement, ...]:
+        """The requirements that clearly fail on the test rows of all folds together."""
+        return tuple(requirement for requirement in self.requirements if requirement.clearly_fails)
+
+    def __post_init__(self) -> None:
+        numbers = [self.mean, self.difference, self.p_value, self.seconds, *self.values]
+        numbers += [*(self.interval or ()), *(self.difference_interval or ())]
+        if any(number is not None and not math.isfinite(number) for number in numbers):
+            raise InvalidValueError(f"{self.name!r} has a number that is not finite; pass None for what is not known")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain values, in the form that ``metricfit compare --json`` prints.
+
+        Returns:
+            The name, the mean with its interval, the values, the seconds, the comparison with the reference, and how
+            the requirements held.
+
+        Example:
+            >>> ComparisonRow("mix", 0.7, difference=0.1).to_dict()["versus_reference"]
+            {'difference': 0.1, 'interval': None, 'p_value': None}
+        """
+        result: dict[str, Any] = {
+            "name": self.name,
+            "mean": self.mean,
+            "interval": self.interval,
+            "values": self.values,
+            "seconds": self.seconds,
+            "versus_reference": None,
+            "held": self.held,
+            "not_reachable": self.not_reachable,
+            "requirements": [requirement.to_dict() for requirement in self.requirements],
+        }
+        if self.difference is not None:
+            result["versus_reference"] = {
+                "difference": self.difference,
+                "interval": self.difference_interval,
+                "p_value": self.p_value,
+            }
+        return result
+
+
+TIE = 0.01
+LEVEL = 0.95
+#: Values that differ by less are equal: the expected MCC of decisions at random is 0, computed as about 1e-17.
+ROUNDING = 1e-12
+
+
+def standings(
+    results: Mapping[str, Sequence[FoldResult]], metric: Metric, *, required: bool = False
+) -> list[ComparisonRow]:
+    """Make the rows of a comparison from the results of its folds.
+
+    Decisions without a model are shown without tests: nobody asks whether they differ from the reference, and every
+    test makes the correction of the others stricter.
+
+    Args:
+        results: For each row, the results of its folds.
+        metric: The metric that the methods are judged by.
+        required: Whether there are requirements.
+
+    Returns:
+        One row per method, best mean first; methods that could not meet the requirements on the training rows of some
+        fold come last.
+    """
+    values = {name: [result.value for result in by_fold] for name, by_fold in results.items()}
+    tested = {name: by_fold for name, by_fold in values.items() if name not in {REFERENCE, *BASELINES}}
+    versus = dict(zip(tested, compare_with(values[REFERENCE], list(tested.values()), metric), strict=True))
+    rows = []
+    for name, by_fold in results.items():
+        comparison, p_value = versus.get(name, (None, None))
+        rows.append(
+            ComparisonRow(
+                name,
+                mean=statistics.fmean(values[name]),
+                interval=interval_of_mean(values[name], metric),
+                difference=None if comparison is None else comparison.difference,
+                difference_interval=None if comparison is None or is_constant(comparison) else comparison.interval,
+                p_value=p_value,
+                seconds=None if name in BASELINES else sum(result.seconds for result in by_fold),
+                held=sum(result.held for result in by_fold) if required else None,
+                values=tuple(values[name]),
+                not_reachable=tuple(result.not_reachable for result in by_fold if result.not_reachable is not None),
+            )
+        )
+    return sorted(rows, key=lambda row: (bool(row.not_reachable), row.mean if metric.minimize else -row.mean))
+
+
+def interval_of_mean(values: Sequence[float], metric: Metric) -> stats.Interval | None:
+    """The 95 % interval of the mean over the folds of a cross-validation, one value per fold.
+
+    The folds' training rows overlap, so Student's interval of the mean would be far too short: the variance is that of
+    Nadeau & Bengio (2003), with as many folds as values. The interval is cut at the metric's bounds, which the mean
+    cannot pass. It is None where all values are equal, except for rounding.
+
+    >>> from metricfit.metrics import get_metric
+    >>> interval_of_mean([0.70, 0.74, 0.69, 0.72, 0.75], get_metric("f1"))
+    (0.6725, 0.7675)
+    """
+    if max(values) - min(values) <= ROUNDING:
+        return None
+    from_zero = stats.compare_splits(values, [0.0] * len(values), test_fraction=1 / len(values))
+    low, high = metric.bounds
+    return stats.Interval(max(low, from_zero.interval.low), min(high, from_zero.interval.high))
+
+
+def compare_with(
+    base: Sequence[float], others: Sequence[Sequence[float]], metric: Metric
+) -> list[tuple[stats.SplitComparison | None, float | None]]:
+    """Compare several methods with one, on the folds of one cross-validation.
+
+    Args:
+        base: The values of the method that the others are compared with.
+        others: The values of the others.
+        metric: The metric; it says which direction is better.
+
+    Returns:
+        For each of the others the comparison (other - base), with an interval that is simultaneous over all of them,
+        and its p-value after Holm's correction. Both are None for a method that is equal on every fold; the p-value
+        alone is None where the difference is the same on every fold, because its variance is then not known.
+
+    Example:
+        >>> from metricfit.metrics import get_metric
+        >>> base, first, second = [0.5, 0.52, 0.48], [0.61, 0.61, 0.60], [0.5, 0.53, 0.47]
+        >>> [round(p, 3) for _, p in compare_with(base, [first, second], get_metric("f1"))]
+        [0.033, 1.0]
+    """
+    comparisons = [compare_two(values, base, metric, comparisons=len(others)) for values in others]
+    p_values = [
+        None if comparison is None or is_constant(comparison) else comparison.p_value for comparison in comparisons
+    ]
+    corrected = stats.holm([1.0 if p is None else p for p in p_values])
+    triples = zip(comparisons, p_values, corrected, strict=True)
+    return [(comparison, None if p is None else corrected_p) for comparison, p, corrected_p in triples]
+
+
+def compare_two(
+    values: Sequence[float], base: Sequence[float], metric: Metric, comparisons: int = 1
+) -> stats.SplitComparison | None:
+    """Compare two methods on the folds of one cross-validation; None where they are equal on every fold.
+
+    ``comparisons`` is the number of comparisons made together: the level of the interval is raised for it, from 95 %
+    to 100 % - 5 % / comparisons (Bonferroni). With few folds it can be wider than the metric allows, so it is cut where
+    no difference of two values can lie: at -1 and 1 for f1.
+
+    >>> from metricfit.metrics import get_metric
+    >>> compare_two([0.8, 0.7, 0.9], [0.7, 0.7, 0.8], get_metric("f1")).wins
+    2
+    """
+    if list(values) == list(base):
+        return None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the values differ by .* on every split")  # the verdict reports it
+        comparison = stats.compare_splits(
+            values,
+            base,
+            test_fraction=1 / len(values),
+            rope=TIE,
+            minimize=metric.minimize,
+            level=1 - (1 - LEVEL) / comparisons,
+        )
+    lowest, highest = metric.bounds
+    span = highest - lowest
+    low, high = comparison.interval
+    return replace(comparison, interval=stats.Interval(max(low, -span), min(high, span)))
+
+
+def is_constant(comparison: stats.SplitComparison) -> bool:
+    """Whether the difference is the same on every fold, so that its interval has no width."""
+    return comparison.interval.low == comparison.interval.high
+
 
 ON_ALL = "on the test rows of all folds together"
 SURE = 0.95

@@ -8,19 +8,22 @@ from typing import Any
 
 import pandas as pd
 
-from metricfit.data.labels import split_target
+from metricfit.data.columns import split_target
 from metricfit.decide.estimators.positive_class import choose_positive_class
 from metricfit.decide.guarantees.bounds import check_confidence
 from metricfit.errors import InvalidTypeError, InvalidValueError, TableError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.tabular.doctor.column_checks import find_suspect_columns
 from metricfit.tabular.doctor.finding import Finding, by_seriousness
-from metricfit.tabular.doctor.further_tables import find_differences
-from metricfit.tabular.doctor.group_columns import find_group_columns
-from metricfit.tabular.doctor.leaks import find_leaks
-from metricfit.tabular.doctor.repeated_rows import find_repeated_rows
-from metricfit.tabular.doctor.suspect_columns import find_suspect_columns
-from metricfit.tabular.doctor.target_findings import find_bad_classes, find_missing_labels, find_too_few_rows
-from metricfit.tabular.doctor.time_findings import find_time_problems
+from metricfit.tabular.doctor.leaks import find_group_columns, find_leaks
+from metricfit.tabular.doctor.row_checks import (
+    find_bad_classes,
+    find_differences,
+    find_missing_labels,
+    find_repeated_rows,
+    find_time_problems,
+    find_too_few_rows,
+)
 
 #: Columns of these findings say which row it is, and not what is in it.
 NAMING_ROWS = ("identifier", "unnamed_column")

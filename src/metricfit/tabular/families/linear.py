@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from metricfit.errors import ModelFileError
-from metricfit.tabular.encoding.scaling import CLIP
+from metricfit.tabular.encoding.encoder import CLIP
 from metricfit.tabular.families.family import (
     Candidates,
     Deadline,

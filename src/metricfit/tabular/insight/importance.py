@@ -20,7 +20,7 @@ from scipy.sparse import issparse
 from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.checks import check_positive, check_whole
 from metricfit.tabular.insight.judged_rows import Floats, Integers, JudgedRows, column_names, take_rows
-from metricfit.tabular.insight.weighted_values import draw_multiplicities, weighted_values
+from metricfit.tabular.insight.value_intervals import draw_multiplicities, weighted_values
 
 MIN_ROWS = 10
 RESAMPLES = 200  # of the rows, for each shuffle

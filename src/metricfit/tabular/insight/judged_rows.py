@@ -1,4 +1,4 @@
-"""Labelled rows on which a fitted model is judged, and the logits of models that were not trained on them."""
+"""Labelled rows on which a fitted model is judged, and what it decided about them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,64 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
+from metricfit.core.counting import count_labels
+from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.data.column_names import did_you_mean
-from metricfit.data.parquet_table import ParquetRows
+from metricfit.data.columns import did_you_mean
+from metricfit.data.parquet_table import ParquetRows, ParquetTable
 from metricfit.decide.costs.row_costs import RowCosts
 from metricfit.decide.estimators.row_checks import checked_labels, checked_weights
 from metricfit.decide.estimators.scoring import average_of_classes
+from metricfit.decide.held_out import HeldOut
+from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric, get_metric
+from metricfit.tabular.large.held_out_part import stratified_sample
+
+
+def held_out_rows(model: Any) -> HeldOut:
+    """Return the held-out rows with the class balance that the model decides for."""
+    rows: HeldOut = model.held_out_.with_logits_shifted(model.shift_)
+    return rows
+
+
+def held_out_scores(model: Any) -> Tensor:
+    """Return the probability of the positive class of two for each held-out row."""
+    return torch.sigmoid(held_out_rows(model).logits.reshape(-1))
+
+
+def held_out_costs(model: Any) -> RowCosts | None:
+    """Return the costs of each held-out row; None unless the metric takes costs from columns."""
+    costs: RowCosts | None = model._costs_of(dict(model.held_out_.columns), len(model.held_out_.y))
+    return costs
+
+
+def held_out_decisions(model: Any) -> Tensor:
+    """Return the class number that is decided for each held-out row, -1 for rows that are referred to a person.
+
+    Args:
+        model: The fitted model of two or several classes; of two, 1 is the positive class.
+    """
+    costs, logits = held_out_costs(model), held_out_rows(model).logits
+    decided: Tensor = model._decide_margins(model.decision_.margins(logits if costs is None else costs.margins(logits)))
+    return decided
+
+
+def held_out_counts(model: Any) -> Counts:
+    """Count the decisions about the held-out rows; rows that are referred to a person do not count."""
+    held_out, decided = held_out_rows(model), held_out_decisions(model)
+    several = len(model.classes_) > 2
+    kept = decided != REFERRED
+    return count_labels(
+        decided[kept],
+        held_out.y[kept],
+        num_classes=len(model.classes_) if several else None,
+        weight=None if held_out.weight is None else held_out.weight[kept],
+        matrix=several,
+    )
+
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -266,3 +315,42 @@ def _has_logits_of_fit(rows: JudgedRows) -> bool:
     part = rows.take(index)
     found = part.logits(part.table) - rows.model.shift_
     return bool(torch.allclose(found, rows.model.held_out_.logits[index], rtol=1e-3, atol=1e-3))
+
+
+#: Held-out rows that are read to measure the importance of columns.
+SAMPLE_ROWS = 100_000
+
+
+def judged_file_rows(model: Any, table: ParquetTable) -> JudgedRows:
+    """Return all held-out rows of Parquet files, with the logits of ``fit``.
+
+    Args:
+        model: The fitted model, not a loaded one.
+        table: The table that was passed to ``fit``.
+
+    Raises:
+        InvalidValueError: This is not the table of ``fit``, or the model was loaded.
+    """
+    places = getattr(model, "_places", None)
+    if places is None or places.total != len(table):
+        raise InvalidValueError("the rows of files are judged by the model that was fitted on these files")
+    held_out = held_out_rows(model)
+    return JudgedRows(
+        model,
+        table.rows(places.rows),
+        held_out.y.numpy(),
+        None if held_out.weight is None else held_out.weight.double().numpy(),
+        held_out.groups,
+        places.rows,
+        places.folds,
+        held_out_costs(model),
+        model._fold_scorers(),
+        held_out.logits,
+    )
+
+
+def read_sample(rows: JudgedRows) -> JudgedRows:
+    """Read the columns of a sample of the rows, in which each class has its share."""
+    drawn = stratified_sample(np.arange(len(rows)), rows.y, SAMPLE_ROWS, 0)
+    sample = rows.take(drawn)
+    return replace(sample, table=sample.table.reset_index(drop=True))

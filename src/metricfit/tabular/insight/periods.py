@@ -17,9 +17,8 @@ from metricfit.decide.costs.row_costs import RowCosts
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.stats.multinomial import percentile_interval
-from metricfit.tabular.insight.class_intervals import drawn_counts
-from metricfit.tabular.insight.held_out_decisions import held_out_costs, held_out_decisions, held_out_rows
-from metricfit.tabular.insight.weighted_values import weighted_values
+from metricfit.tabular.insight.judged_rows import held_out_costs, held_out_decisions, held_out_rows
+from metricfit.tabular.insight.value_intervals import drawn_counts, weighted_values
 from metricfit.tabular.row_folds import is_forward
 
 Integers = NDArray[np.int64]

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.encoding.columns import Category, Column, NotANumber, Number, Text, distinct_texts
-from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.encoding.scaling import ColumnScaling
+from metricfit.tabular.encoding.encoder import ColumnScaling, TableEncoder
 from metricfit.tabular.families.family import Integers
 from metricfit.tabular.large.compact_rows import CodeBlock, CompactFeatures, NumberBlock
 from metricfit.tabular.large.row_sources import RowSource

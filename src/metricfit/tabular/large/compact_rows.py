@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.tabular.encoding.scaling import put_columns
+from metricfit.tabular.encoding.encoder import put_columns
 from metricfit.tabular.families.family import Features, Integers
 
 #: Rows that are put together at a time.

@@ -1,20 +1,170 @@
-"""Load datasets by name from a folder or from OpenML."""
+"""Datasets that can be loaded by name: the catalogue, their files in a folder, and downloads from OpenML."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.datasets import fetch_openml
 
 from metricfit._files import new_file
-from metricfit.data.catalogue import CATALOGUE, Entry, find_entry
-from metricfit.data.limits import checked_chunks, read_parquet
-from metricfit.data.table import Table
+from metricfit.data.files import checked_chunks, read_parquet
 from metricfit.errors import InvalidValueError
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A dataset for binary classification.
+
+    Args:
+        name: Name of the dataset.
+        X: A pandas DataFrame of the features.
+        y: Labels 0 and 1.
+        positive: What the label 1 means.
+        source: Where the dataset comes from.
+        groups: Rows with the same group belong on one side of a split; None if there are no groups.
+        published_split: "train" or "test" for each row, if the publishers divide the dataset; otherwise None.
+
+    Example:
+        >>> import pandas as pd
+        >>> Table("example", pd.DataFrame({"a": [1.0, 2.0]}), np.array([0, 1]), "a large value", "this page")
+        Table('example', 2 x 1, 50.00% positive: a large value)
+    """
+
+    name: str
+    X: Any
+    y: NDArray[np.int64]
+    positive: str
+    source: str
+    groups: NDArray[Any] | None = None
+    published_split: NDArray[Any] | None = None
+
+    def __repr__(self) -> str:
+        """Return the name, the size and the share of positives, without the rows."""
+        rows, columns = self.X.shape
+        return f"Table({self.name!r}, {rows} x {columns}, {self.y.mean():.2%} positive: {self.positive})"
+
+
+class Entry(NamedTuple):
+    """One dataset: the expected content of its file, and where to get it."""
+
+    file: str
+    rows: int
+    positives: int
+    positive: str
+    source: str
+    label: str = "target"
+    label_of_positive: str = "1"
+    openml: int | None = None
+    drop: tuple[str, ...] = ()
+    groups: str | None = None
+    published_split: str | None = None
+
+
+CATALOGUE = {
+    "mammography": Entry(
+        *("tabular/mammography", 11183, 260, "a microcalcification", "https://www.openml.org/d/310"),
+        label="class",
+        openml=310,
+    ),
+    "phoneme": Entry(
+        *("tabular/phoneme", 5404, 1586, "an oral vowel, class 2", "https://www.openml.org/d/1489"),
+        label="Class",
+        label_of_positive="2",
+        openml=1489,
+    ),
+    "adult": Entry(
+        *("tabular/adult", 48842, 11687, "income above 50,000 dollars", "https://archive.ics.uci.edu/dataset/2/adult"),
+        label="class",
+        label_of_positive=">50K",
+        openml=1590,
+        published_split="split",
+    ),
+    "creditcard": Entry(
+        *("tabular/creditcard", 284807, 492, "a fraud", "https://www.kaggle.com/datasets/mlg-ulb/creditcardfraud"),
+        label="Class",
+        openml=1597,
+    ),
+    "cocktailparty": Entry(
+        *("tabular/cocktailparty_dyads", 4800, 1454, "two people who are not in the same group"),
+        "https://github.com/vrichter/group-assignment-datasets (how its pairs are built: docs/reproduction/data.md)",
+        drop=("timestamp_us", "person1", "person2", "imputed"),
+        groups="frame",
+    ),
+    "diabetes_100k": Entry(
+        *("tabular/diabetes_100k", 100000, 8500, "diabetes"),
+        "https://www.kaggle.com/datasets/iammustafatz/diabetes-prediction-dataset",
+        label="diabetes",
+    ),
+}
+
+# imbalanced-learn's benchmark, Zenodo 61452: rows and positives.
+_ZENODO = {
+    "abalone": (4177, 391),
+    "abalone_19": (4177, 32),
+    "arrhythmia": (452, 25),
+    "car_eval_34": (1728, 134),
+    "car_eval_4": (1728, 65),
+    "coil_2000": (9822, 586),
+    "ecoli": (336, 35),
+    "letter_img": (20000, 734),
+    "libras_move": (360, 24),
+    "oil": (937, 41),
+    "optical_digits": (5620, 554),
+    "ozone_level": (2536, 73),
+    "pen_digits": (10992, 1055),
+    "satimage": (6435, 626),
+    "scene": (2407, 177),
+    "sick_euthyroid": (3163, 293),
+    "solar_flare_m0": (1389, 68),
+    "spectrometer": (531, 45),
+    "thyroid_sick": (3772, 231),
+    "us_crime": (1994, 150),
+    "webpage": (34780, 981),
+    "wine_quality": (4898, 183),
+    "yeast_me2": (1484, 51),
+    "yeast_ml8": (2417, 178),
+}
+CATALOGUE |= {
+    name: Entry(
+        *(f"imblearn_bench/{name}", rows, positives, "the rare class of imbalanced-learn's benchmark"),
+        "https://zenodo.org/records/61452 (imblearn.datasets.fetch_datasets downloads it; labels -1 and 1 are 0 and 1)",
+    )
+    for name, (rows, positives) in _ZENODO.items()
+}
+
+STUDY = (
+    *("ecoli", "libras_move", "oil", "solar_flare_m0", "yeast_me2", "car_eval_4", "car_eval_34", "us_crime"),
+    *("ozone_level", "sick_euthyroid", "thyroid_sick", "abalone", "wine_quality", "phoneme", "optical_digits"),
+    *("satimage", "coil_2000", "pen_digits", "mammography"),
+)
+"""The 19 datasets of the study of losses and recipes in this project's documentation."""
+
+
+def names() -> list[str]:
+    """List the datasets that `load` can read.
+
+    Returns:
+        The names in alphabetical order.
+
+    Example:
+        >>> "mammography" in names(), len(names())
+        (True, 30)
+    """
+    return sorted(CATALOGUE)
+
+
+def find_entry(name: str) -> Entry:
+    """Return the catalogue entry of a dataset; raises ValueError for an unknown name."""
+    if name not in CATALOGUE:
+        raise InvalidValueError(f"no dataset is called {name!r}; there are {', '.join(names())}")
+    return CATALOGUE[name]
+
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".csv.xz")
 
@@ -125,7 +275,9 @@ def find_dataset_file(name: str, folder: str | PathLike[str]) -> Path:
         if path.is_file():
             return path
     original_label = "" if entry.label == "target" else f" or in the original column {entry.label!r}"
-    openml = f"; or call metricfit.data.loading.download({name!r}, {str(folder)!r})" if entry.openml is not None else ""
+    openml = (
+        f"; or call metricfit.data.datasets.download({name!r}, {str(folder)!r})" if entry.openml is not None else ""
+    )
     raise FileNotFoundError(
         f"{name} is not in {folder}: no file {entry.file} with the ending {', '.join(SUFFIXES)}. Download it from "
         f"{entry.source} and put it there, with labels in a column 'target' of 0 and 1{original_label}{openml}"

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from metricfit.errors import quote
-from metricfit.tabular.doctor.column_kinds import are_written_dates, as_codes, kind_of
-from metricfit.tabular.doctor.finding import Finding, describe_share, list_names
+from metricfit.tabular.doctor.finding import Finding, are_written_dates, as_codes, describe_share, kind_of, list_names
 from metricfit.tabular.encoding.columns import are_categories
 
 #: Columns of fewer rows may differ in every row by chance.
