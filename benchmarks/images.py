@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from benchmarks.tables import Line, Setting, Table
 from benchmarks.timing import Work, interleaved_minima, peak_bytes
 from metricfit.train import evaluate, fit, fit_population
+from metricfit.train.engine.learner import Learner
+from metricfit_papers.graphs import CapturedLearner
 
 IMAGES, BATCH = 256, 64
 MEMBERS, IMAGES_OF_MEMBERS, EPOCHS_OF_MEMBERS = 10, 2_048, 5
@@ -52,23 +54,21 @@ def layouts(device: str) -> Callable[[Setting], list[Line]]:
 
 
 def members_at_once(device: str) -> Callable[[Setting], list[Line]]:
-    """Time networks trained one after the other and at once, on a GPU with CUDA graphs, in seconds per epoch."""
+    """Time networks trained one after the other, and at once; these with CUDA graphs on a GPU; in seconds per epoch."""
 
     def measure(setting: Setting) -> list[Line]:
         data = images(setting.size(IMAGES_OF_MEMBERS, 8))
-        epochs, graphs = setting.size(EPOCHS_OF_MEMBERS, 1), device == "cuda"
+        epochs, learner = setting.size(EPOCHS_OF_MEMBERS, 1), CapturedLearner if device == "cuda" else Learner
         settings: dict[str, Any] = {"epochs": epochs, "batch_size": BATCH, "progress": False, "monitor": None}
 
         def in_a_row() -> None:
-            accelerator = "gpu" if graphs else "cpu"
+            accelerator = "gpu" if device == "cuda" else "cpu"
             for seed in range(MEMBERS):
                 fit(network(), data, nn.BCEWithLogitsLoss(), seed=seed, accelerator=accelerator, **settings)
 
         def at_once() -> None:
             members = [network() for _ in range(MEMBERS)]
-            fit_population(
-                members, data, nn.BCEWithLogitsLoss(), device=device, cuda_graphs=None if graphs else False, **settings
-            )
+            fit_population(members, data, nn.BCEWithLogitsLoss(), device=device, make_learner=learner, **settings)
 
         works: dict[str, Work] = {f"{MEMBERS} in a row": in_a_row, f"{MEMBERS} at once": at_once}
         best, repeats = interleaved_minima(works, device, setting, warmup=1, fewest=3)

@@ -1,9 +1,9 @@
 """An epoch of fit beside other trainers and a loop by hand, and ten models at once beside ten in a row.
 
 The work is Mammography's in size: 7,156 rows of 6 features to train on, 1,789 to validate on, 2.3 % of them positive,
-random features; the papers' network 6-32-16-1 with dropout 0.5, AdamW, cross-entropy. On a GPU, fit replays steps as
-CUDA graphs unless a line says otherwise. After each epoch all sides compute the loss and the F1 of the validation set
-from one pass over it. A time is that of a whole call, including the set-up, and is reported per epoch.
+random features; the papers' network 6-32-16-1 with dropout 0.5, AdamW, cross-entropy. After each epoch all sides
+compute the loss and the F1 of the validation set from one pass over it. A time is that of a whole call, including the
+set-up, and is reported per epoch.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from benchmarks.tables import Line, NotMeasuredHere, Setting, Table
 from benchmarks.timing import Work, interleaved_minima
 from metricfit.models import mlp
 from metricfit.train import fit, fit_population
+from metricfit.train.engine.learner import Learner
+from metricfit.train.engine.run import MakeLearner
+from metricfit_papers.graphs import CapturedLearner
 
 TRAINING, VALIDATION, FEATURES = 7_156, 1_789, 6
 BATCH, LR, MEMBERS = 1_024, 1e-3, 10
@@ -51,7 +54,6 @@ def by_fit(
     batch: int = BATCH,
     device: str = "cpu",
     seed: int = 0,
-    cuda_graphs: bool | None = None,
 ) -> Any:
     """Train one model with fit."""
     return fit(
@@ -65,7 +67,6 @@ def by_fit(
         lr=LR,
         seed=seed,
         accelerator="gpu" if device == "cuda" else "cpu",
-        cuda_graphs=cuda_graphs,
         progress=False,
     )
 
@@ -147,9 +148,7 @@ def epochs_beside_each_other(
             "a loop by hand, fused AdamW": partial(by_hand, device=device, fused=True),
             "fit": partial(by_fit, device=device),
         }
-        if device == "cuda":
-            trainers["fit, without graphs"] = partial(by_fit, device=device, cuda_graphs=False)
-        elif batch == BATCH:
+        if device == "cpu" and batch == BATCH:
             trainers |= {"skorch": by_skorch, "Lightning": by_lightning}
         calls: dict[str, Work] = {
             name: lambda trainer=trainer: trainer(train, validation, number, batch)  # type: ignore[misc]
@@ -170,18 +169,17 @@ def trials_on(device: str, epochs: int, fewest: int | None = None) -> Callable[[
         whole, splits = trials(setting)
         number = setting.size(epochs, 2)
 
-        def in_a_row(cuda_graphs: bool | None) -> None:
+        def in_a_row() -> None:
             for member, (train, held_out) in enumerate(splits):
                 parts = [(whole[0][numbers], whole[1][numbers]) for numbers in (train, held_out)]
-                by_fit(parts[0], parts[1], number, device=device, seed=member, cuda_graphs=cuda_graphs)
+                by_fit(parts[0], parts[1], number, device=device, seed=member)
 
         calls: dict[str, Work] = {
-            "10 in a row": lambda: in_a_row(cuda_graphs=False),
+            "10 in a row": in_a_row,
             "10 stacked": lambda: together(whole, splits, number, device),
         }
         if device == "cuda":
-            calls["10 in a row, graphs"] = lambda: in_a_row(cuda_graphs=None)
-            calls["10 stacked, graphs"] = lambda: together(whole, splits, number, device, cuda_graphs=None)
+            calls["10 stacked, graphs"] = lambda: together(whole, splits, number, device, CapturedLearner)
         best, repeats = interleaved_minima(calls, device, setting, warmup=1, fewest=fewest)
         return [Line(name, seconds / number, repeats=repeats) for name, seconds in best.items()]
 
@@ -197,7 +195,7 @@ def trials(setting: Setting) -> tuple[Data, list[tuple[Tensor, Tensor]]]:
 
 
 def together(
-    whole: Data, splits: list[tuple[Tensor, Tensor]], epochs: int, device: str, cuda_graphs: bool | None = False
+    whole: Data, splits: list[tuple[Tensor, Tensor]], epochs: int, device: str, learner: MakeLearner = Learner
 ) -> None:
     """Train ten members at once."""
     fit_population(
@@ -210,7 +208,7 @@ def together(
         batch_size=BATCH,
         lr=LR,
         device=device,
-        cuda_graphs=cuda_graphs,
+        make_learner=learner,
         progress=False,
     )
 

@@ -83,7 +83,7 @@ def test_data_in_memory_is_indexed_on_the_device(monkeypatch):
         return batches(self, order, device, seed)
 
     monkeypatch.setattr(InMemory, "batches", watched)
-    fit(mlp(), data(8192), WeightedBCELoss(), epochs=2, batch_size=1024, cuda_graphs=False, **ON_GPU)
+    fit(mlp(), data(8192), WeightedBCELoss(), epochs=2, batch_size=1024, **ON_GPU)
     assert devices == ["cuda"] * 16
 
 

@@ -1,4 +1,4 @@
-"""fit_population with models of many kinds: batch normalisation, dropout, frozen weights, precision and graphs."""
+"""fit_population with models of many kinds: batch normalisation, dropout, frozen weights and precision."""
 
 import copy
 
@@ -9,9 +9,8 @@ from torch import nn
 
 from metricfit import MetricLoss
 from metricfit.models import PerMember
-from metricfit.train import Callback, fit_population
+from metricfit.train import fit_population
 from metricfit.train.engine import stack
-from metricfit.train.engine.learner import Learner
 
 
 def test_batch_normalisation_with_members_of_one_size():
@@ -249,45 +248,6 @@ def test_forward_passes_in_bfloat16_are_near_those_in_float32():
 def test_another_precision_is_refused():
     with pytest.raises(ValueError, match="precision is None or 'bf16-mixed', got '16-mixed'"):
         fit_population(networks(2), data(), MetricLoss("f1"), precision="16-mixed", epochs=1, device="cpu")
-
-
-def test_graphs_make_no_difference_on_the_cpu():
-    settings = {"splits": splits_of(3), "epochs": 2, "batch_size": 64, "device": "cpu", "progress": False}
-    plain, graphs = (
-        fit_population(networks(3), data(), MetricLoss("f1"), cuda_graphs=asked, **settings) for asked in (False, True)
-    )
-    for one, other in zip(plain, graphs, strict=True):
-        assert one.history["validation_loss"] == other.history["validation_loss"]
-
-
-def test_a_run_begun_with_graphs_on_a_gpu_goes_on_on_a_cpu(tmp_path, monkeypatch):
-    """Its optimiser's settings, which the checkpoint keeps, say that its steps are captured."""
-    options = {"splits": splits_of(3), "batch_size": 64, "device": "cpu", "progress": False, "epochs": 3}
-
-    class Stop(Callback):
-        def epoch_ended(self, rows):
-            if rows[0]["epoch"] == 1:
-                raise KeyboardInterrupt
-
-    whole = fit_population(networks(3), data(), MetricLoss("f1"), **options)
-    state = Learner.state
-
-    def as_on_a_gpu(learner):
-        result = state(learner)
-        for member in result["members"]:
-            for group in member["optimizer"]["param_groups"]:
-                group["capturable"] = True
-        return result
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Learner, "state", as_on_a_gpu)
-        with pytest.raises(KeyboardInterrupt):
-            fit_population(
-                networks(3), data(), MetricLoss("f1"), checkpoint_dir=tmp_path, callbacks=[Stop()], **options
-            )
-    resumed = fit_population(networks(3), data(), MetricLoss("f1"), checkpoint_dir=tmp_path, resume=True, **options)
-    for one, other in zip(whole, resumed, strict=True):
-        assert one.history["validation_loss"] == other.history["validation_loss"]
 
 
 def test_a_run_in_another_precision_is_another_run(tmp_path):

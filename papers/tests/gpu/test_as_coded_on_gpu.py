@@ -7,6 +7,7 @@ from torch import nn
 from metricfit.steps import Linear
 from metricfit.train import fit_population
 from metricfit_papers.baselines.as_coded import AUROCAsCoded, MetricAsCoded
+from metricfit_papers.graphs import CapturedLearner
 
 pytestmark = [
     pytest.mark.gpu,
@@ -16,7 +17,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def short_runs_are_captured(monkeypatch):
-    monkeypatch.setattr("metricfit.train.engine.graphs.FEWEST_STEPS", 1)
+    monkeypatch.setattr("metricfit_papers.graphs.FEWEST_STEPS", 1)
 
 
 def trained_weights(loss, graphs):
@@ -26,9 +27,8 @@ def trained_weights(loss, graphs):
     torch.manual_seed(0)
     models = [nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1)) for _ in range(3)]
     splits = [(list(range(700)), list(range(700, 1000)))] * 3
-    results = fit_population(
-        models, (x, y), loss, splits=splits, epochs=6, batch_size=128, device="cuda", cuda_graphs=graphs
-    )
+    settings = {"make_learner": CapturedLearner} if graphs else {}
+    results = fit_population(models, (x, y), loss, splits=splits, epochs=6, batch_size=128, device="cuda", **settings)
     return [torch.cat([w.detach().cpu().flatten() for w in each.model.state_dict().values()]) for each in results]
 
 

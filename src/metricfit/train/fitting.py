@@ -70,7 +70,6 @@ def fit(
     strategy: str = "auto",
     workers: int = 0,
     channels_last: bool | None = None,
-    cuda_graphs: bool | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> FitResult:
@@ -135,10 +134,6 @@ def fit(
         channels_last: Whether images ``(n, c, h, w)`` and the weights of convolutions are laid out with their channels
             last while training, which is faster and changes results by rounding only. By default wherever the model has
             2-d convolutions. The returned model has the usual layout.
-        cuda_graphs: Whether optimiser steps on one GPU are captured as CUDA graphs and replayed, which removes the time
-            that Python takes to launch small operations. By default wherever a step can be captured; the column
-            "cuda_graphs" of the history says "captured", or why not. True makes that reason an error, False turns
-            graphs off.
         callbacks: Objects that are called during training; see Callback.
         progress: Whether to show a progress bar. By default it is shown if standard error is a terminal.
 
@@ -211,7 +206,6 @@ def fit(
         clip=clip,
         ema=ema,
         channels_last=has_2d_convolutions(model) if channels_last is None else channels_last,
-        cuda_graphs=cuda_graphs,
     )
     return TrainingRun([model], [data], settings, how, runtime).results()[0]
 

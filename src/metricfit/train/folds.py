@@ -32,9 +32,9 @@ from metricfit.train.data.groups import number_named_groups, with_groups
 from metricfit.train.data.order import Order, derive_seed
 from metricfit.train.data.samples import ClassWeight, InMemory, as_source, as_tensor, get_weight_dtype
 from metricfit.train.engine.launching import one_device
-from metricfit.train.engine.learner import StepSettings
+from metricfit.train.engine.learner import Learner, StepSettings
 from metricfit.train.engine.loop import RunSettings
-from metricfit.train.engine.run import TrainingRun
+from metricfit.train.engine.run import MakeLearner, TrainingRun
 from metricfit.train.engine.validation import UnmetRequirementWarning
 from metricfit.train.fitting import prepare_member
 from metricfit.train.monitor import Monitored, measure_at_best, refuse_requirements
@@ -74,7 +74,7 @@ def fit_population(
     ema: float | None = None,
     device: str | torch.device | None = None,
     precision: str | None = None,
-    cuda_graphs: bool | None = False,
+    make_learner: MakeLearner = Learner,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> list[FitResult]:
@@ -115,7 +115,7 @@ def fit_population(
         ema: Decay of an exponential moving average of each member's weights, as for ``fit``.
         device: The device to train on. The default is a GPU if there is one.
         precision: "bf16-mixed" for forward passes under autocast. By default the models' own type.
-        cuda_graphs: Whether steps on a GPU are captured and replayed, as for ``fit``: None wherever this is possible.
+        make_learner: Makes the steps of the members; metricfit_papers captures them as CUDA graphs.
         callbacks: Objects that are called during training; see Callback.
         progress: Whether to show a progress bar. By default it is shown if standard error is a terminal.
 
@@ -187,8 +187,8 @@ def fit_population(
         precision=precision,
         started=started,
     )
-    how = StepSettings(clip=clip, ema=ema, cuda_graphs=cuda_graphs)
-    return TrainingRun(models, [data for data, _ in prepared], settings, how, runtime, several=True).results()
+    how, data = StepSettings(clip=clip, ema=ema), [data for data, _ in prepared]
+    return TrainingRun(models, data, settings, how, runtime, several=True, make_learner=make_learner).results()
 
 
 def _read_samples(

@@ -40,7 +40,7 @@ from metricfit.train.averaging import Averaging
 from metricfit.train.history import Row
 
 #: Columns of the history that have another meaning.
-PROGRESS = ("stage", "epoch", "step", "member", "train_loss", "lr", "cuda_graphs")
+PROGRESS = ("stage", "epoch", "step", "member", "train_loss", "lr")
 DECIDING = ("validation_loss", "monitor", "value", "threshold", "best", "feasible", "violation")
 RESERVED = frozenset((*PROGRESS, *DECIDING))
 

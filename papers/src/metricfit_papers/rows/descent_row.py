@@ -14,8 +14,8 @@ from torch.nn.utils.rnn import pad_sequence
 from metricfit.errors import InvalidValueError
 from metricfit.losses import MetricLoss
 from metricfit.losses.pointwise import PointwiseLoss
-from metricfit.train.engine.graphs import StepGraphs, make_capturable
 from metricfit_papers.datasets.trials import Trial
+from metricfit_papers.graphs import StepGraphs, make_capturable
 from metricfit_papers.models.construction import build_network
 from metricfit_papers.rows.job import RowJob, TrialResult
 from metricfit_papers.rows.trial_fitting import build_optimizer, compute_logits, group_by_width

@@ -15,7 +15,9 @@ from metricfit.losses.gradient_watch import DeadGradientWarning
 from metricfit.train import Callback, FitResult, fit_population
 from metricfit.train.data.order import derive_seed
 from metricfit.train.data.samples import compute_class_weights
+from metricfit.train.engine.learner import Learner
 from metricfit_papers.datasets.trials import Trial
+from metricfit_papers.graphs import CapturedLearner
 from metricfit_papers.models.construction import build_network
 from metricfit_papers.rows.job import RowJob
 from metricfit_papers.specs import vocabulary
@@ -82,7 +84,7 @@ def fit_trials(
             oversample=job.row.oversample,
             device=job.device,
             precision=training.precision,
-            cuda_graphs=None if job.cuda_graphs else False,
+            make_learner=CapturedLearner if job.cuda_graphs else Learner,
             callbacks=callbacks,
             progress=False,
             **(

@@ -22,7 +22,6 @@ from metricfit.train.checkpoint.state import DamagedError, check_alike, check_mo
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import Source
-from metricfit.train.engine.graphs import AutomaticGraphs, find_obstacle_in_settings
 from metricfit.train.engine.launching import OneDevice, Runtime, gather_batch, get_precision, sync_over_ranks
 from metricfit.train.engine.stack import Stack
 from metricfit.train.engine.validation import (
@@ -49,14 +48,12 @@ class StepSettings:
         clip: The maximum norm of a member's gradient.
         ema: The decay of the average of the weights, if there is one.
         channels_last: Whether images are laid out with their channels last, which convolutions prefer.
-        cuda_graphs: Whether steps are captured as CUDA graphs; None for wherever this is possible.
     """
 
     accumulate: int = 1
     clip: float | None = None
     ema: float | None = None
     channels_last: bool = False
-    cuda_graphs: bool | None = None
 
 
 class Member:
@@ -330,7 +327,7 @@ class Learner:
         if len(self.members) > 1:
             assert isinstance(self.runtime, OneDevice)
             models, networks = ([each.model for each in members], [each.network for each in members])
-            self.stack = Stack(models, networks, self.runtime, captured=self.settings.cuda_graphs is not False)
+            self.stack = Stack(models, networks, self.runtime)
 
     def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
         """Start a stage with new optimizers and the stage's objective; all members are active again.
@@ -343,47 +340,21 @@ class Learner:
         self.active = list(range(len(self.members)))
         for member, rate in zip(self.members, lr, strict=True):
             member.begin(stage, rate, steps)
-        self.graphs = None
-        if self.runtime.device.type == "cuda" and self.settings.cuda_graphs is not False:
-            self.graphs = self._make_graphs(steps)
-
-    def _make_graphs(self, steps: int | None) -> AutomaticGraphs:
-        first = self.members[0]
-        loss, runtime = first.objective.loss, self.runtime
-        obstacle: str | None = "several processes or another precision"
-        if isinstance(runtime, OneDevice):
-            obstacle = find_obstacle_in_settings(
-                first.network,
-                loss,
-                first.optimizer,
-                steps=steps,
-                per_batch=first.schedule.per_batch,
-                accumulate=self.settings.accumulate,
-            )
-        return AutomaticGraphs(
-            self._step,
-            lambda network, loss, batch: runtime.backward(Objective(loss)(network(first.lay_out(batch.x)), batch)),
-            first.network,
-            loss,
-            [member.optimizer for member in self.members],
-            obstacle=obstacle,
-            required=bool(self.settings.cuda_graphs),
-        )
 
     def notes(self, member: int) -> dict[str, Any]:
-        """Give the learning rate, if it changes, and say on a GPU whether steps were captured."""
+        """Return further columns of the history: the learning rate, if it changes."""
         trained = self.members[member]
-        rate = {} if trained.schedule.scheduler is None else {"lr": trained.rate}
-        return rate if self.graphs is None else {**rate, "cuda_graphs": self.graphs.note}
+        return {} if trained.schedule.scheduler is None else {"lr": trained.rate}
 
     def step(self, batches: Sequence[Batch]) -> Tensor:
         """Make one optimizer step with one batch per active member, and return the members' losses, detached."""
-        losses = self._step(batches) if self.graphs is None else self.graphs(batches)
+        losses = self.make_step(batches)
         for number in self.active:
             self.members[number].end_step()
         return losses
 
-    def _step(self, batches: Sequence[Batch]) -> Tensor:
+    def make_step(self, batches: Sequence[Batch]) -> Tensor:
+        """Compute the losses and their gradients, and move the weights."""
         members = [self.members[number] for number in self.active]
         for member, batch in zip(members, batches, strict=True):
             member.start_step(batch)
@@ -414,10 +385,7 @@ class Learner:
 
     def retire(self, members: Sequence[int]) -> None:
         """Stop the training of these members."""
-        if members:
-            self.active = [number for number in self.active if number not in members]
-            if self.graphs is not None:
-                self.graphs.clear()
+        self.active = [number for number in self.active if number not in members]
 
     def recall(self) -> None:
         """Restore the best weights of all members that have them."""

@@ -7,7 +7,7 @@ One model is a population of one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,6 +36,8 @@ from metricfit.train.history import History, Row
 from metricfit.train.prior import start_at_prior
 from metricfit.train.result import FitResult, make_report
 from metricfit.train.setting_checks import check_more_epochs
+
+MakeLearner = Callable[[Sequence[Member]], Learner]
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class TrainingRun:
         steps: How steps are made.
         runtime: The launched Fabric, or one device without it.
         several: Whether the result is a list, also of one model.
+        make_learner: Makes what moves the weights from the members.
     """
 
     def __init__(
@@ -80,9 +83,10 @@ class TrainingRun:
         runtime: Runtime,
         *,
         several: bool = False,
+        make_learner: MakeLearner = Learner,
     ) -> None:
         self.models, self.data, self.settings, self.steps = list(models), list(data), settings, steps
-        self.runtime, self.several = runtime, several
+        self.runtime, self.several, self.make_learner = runtime, several, make_learner
         self.seeds = [member.seed for member in data]
 
     def results(self) -> list[FitResult]:
@@ -174,7 +178,7 @@ class TrainingRun:
     def _train(self) -> list[FitResult]:
         settings, device = self.settings, self.runtime.device
         self.data = [self._place(member) for member in self.data]
-        self.learner = Learner(
+        self.learner = self.make_learner(
             [
                 Member(self.runtime, model, data.validation, self.steps)
                 for model, data in zip(self.models, self.data, strict=True)

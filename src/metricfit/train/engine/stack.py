@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,6 @@ from torch.nn.modules.batchnorm import _NormBase as Norm
 from torch.nn.utils.rnn import pad_sequence
 
 from metricfit.errors import InvalidStateError
-from metricfit.train.engine.graphs import read_attributes
 from metricfit.train.engine.launching import OneDevice
 
 #: Convolutional networks with fewer weights run faster under vmap, because their operations are short.
@@ -24,15 +24,13 @@ class Stack:
     """Computes the logits of several models, each for its own inputs, in training mode.
 
     The weights of the models are stacked in each pass, so autograd gives every model its own gradients. Convolutional
-    networks of some size run one after the other, because vmap turns their convolutions into grouped ones, which take
-    longer; on a GPU only within CUDA graphs. Batches of different lengths run one after the other too if a
-    normalisation would see their padding.
+    networks of some size run one after the other on a CPU, where the grouped convolutions of vmap take longer. Batches
+    of different lengths run one after the other too if a normalisation would see their padding.
 
     Args:
         models: Models of one architecture, on their device.
         networks: What computes the logits of each of them alone.
         runtime: Where they are trained.
-        captured: Whether steps on a GPU are captured as CUDA graphs.
 
     Example:
         >>> models = [nn.Linear(3, 1) for _ in range(4)]
@@ -41,19 +39,12 @@ class Stack:
         [torch.Size([8, 1]), torch.Size([5, 1])]
     """
 
-    def __init__(
-        self,
-        models: Sequence[nn.Module],
-        networks: Sequence[nn.Module],
-        runtime: OneDevice,
-        *,
-        captured: bool = False,
-    ) -> None:
+    def __init__(self, models: Sequence[nn.Module], networks: Sequence[nn.Module], runtime: OneDevice) -> None:
         self.models, self.networks, self.runtime = list(models), list(networks), runtime
         first, on_cpu = self.models[0], runtime.device.type == "cpu"
         weights = sum(weight.numel() for weight in first.parameters())
-        is_large = has_2d_convolutions(first) and weights >= FEWEST_WEIGHTS
-        self.one_by_one = is_large and (on_cpu or captured)
+        self.is_large = has_2d_convolutions(first) and weights >= FEWEST_WEIGHTS
+        self.one_by_one = self.is_large and on_cpu
         self.sees_padding = any(isinstance(module, Norm) and module.track_running_stats for module in first.modules())
         self.skeleton = copy.deepcopy(first).to("meta").train()
         for module in self.skeleton.modules():
@@ -113,6 +104,21 @@ class Stack:
 def has_2d_convolutions(model: nn.Module) -> bool:
     """Check whether a model convolves images, which most libraries do faster if the channels come last."""
     return any(isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)) for module in model.modules())
+
+
+def read_attributes(model: nn.Module) -> list[dict[str, Any]]:
+    """Read values and identities of the attributes and buffers of a model's modules."""
+    attributes = ({**vars(module), **module._buffers} for module in model.modules())
+    return [{name: _identify(value) for name, value in named.items()} for named in attributes]
+
+
+def _identify(value: Any) -> Any:
+    """Return what stays the same as long as a value is only changed in place: tensors keep their memory."""
+    if isinstance(value, Tensor):
+        return "tensor", value.data_ptr(), value.shape
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return len(value) if isinstance(value, (list, tuple, dict, set)) else type(value).__name__
 
 
 def _stack(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

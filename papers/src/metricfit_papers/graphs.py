@@ -26,11 +26,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from metricfit.errors import InvalidStateError, shorten
 from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch
+from metricfit.train.engine.learner import Learner, Member
+from metricfit.train.engine.stack import read_attributes
+from metricfit.train.stage import Objective, Stage
 
 FEWEST_STEPS = 50
 MOST_SAVED = 2**30
@@ -42,61 +44,62 @@ Inputs = Sequence[Tensor | None]
 Step = Callable[..., Tensor]
 
 
-class AutomaticGraphs:
-    """Makes the steps of a learner: the first directly, and the others from graphs if the step can be captured.
+class CapturedLearner(Learner):
+    """A learner whose steps are captured as CUDA graphs wherever they can be: ``fit_population(make_learner=...)``.
 
-    Args:
-        step: Makes an optimiser step on one batch per member and returns the losses.
-        backward: Takes a model and an objective, and computes the gradients of a batch with them.
-        model: The model of the first member.
-        loss: Its loss.
-        optimizers: The optimisers of all members.
-        obstacle: Why the steps of this stage cannot be captured, if it is known beforehand.
-        required: Whether an obstacle is an error.
-
-    Attributes:
-        note: "captured", or why steps are not captured, for the history.
+    The column "cuda_graphs" of the history says "captured", or why not. On a CPU this is a plain learner.
     """
 
-    def __init__(
-        self,
-        step: Callable[[Sequence[Batch]], Tensor],
-        backward: Callable[[nn.Module, nn.Module, Batch], None],
-        model: nn.Module,
-        loss: nn.Module,
-        optimizers: Sequence[Optimizer],
-        *,
-        obstacle: str | None,
-        required: bool,
-    ) -> None:
-        self.step, self.backward, self.model, self.loss = step, backward, model, loss
-        self.optimizers = list(optimizers)
-        self.required = required
+    def __init__(self, members: Sequence[Member]) -> None:
+        super().__init__(members)
+        if self.stack is not None and self.stack.is_large:
+            self.stack.one_by_one = True  # within a graph the kernels of separate models need no time of Python
+
+    def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
+        """Start a stage with new optimizers and without graphs."""
+        super().begin(stage, lr, steps)
         self.graphs: StepGraphs | None = None
         self.started = False
-        self.note = "not yet"
-        if obstacle is not None:
-            self._give_up(obstacle)
-
-    def clear(self) -> None:
-        """Drop all graphs, because other members are trained from now on."""
-        if self.graphs is not None:
-            self.graphs.clear()
-
-    def __call__(self, batches: Sequence[Batch]) -> Tensor:
-        """Make a step, and return the losses; the gradients of the weights are set."""
-        if self.note not in (CAPTURED, "not yet"):
-            return self.step(batches)
-        if not self.started:  # optimisers and losses create their state in the first step
-            self.started = True
-            return self.step(batches)
-        if self.graphs is None:
-            obstacle = find_obstacle(self.model, self.loss, batches[0], self.backward)
+        first = self.members[0]
+        self.note: str | None = None
+        if self.runtime.device.type == "cuda":
+            self.note = "not yet"
+            obstacle = find_obstacle_in_settings(
+                first.network,
+                first.objective.loss,
+                first.optimizer,
+                steps=steps,
+                per_batch=first.schedule.per_batch,
+                accumulate=self.settings.accumulate,
+            )
             if obstacle is not None:
                 self._give_up(obstacle)
-                return self.step(batches)
-            for optimizer in self.optimizers:
-                make_capturable(optimizer)
+
+    def notes(self, member: int) -> dict[str, Any]:
+        """Say whether steps were captured."""
+        return super().notes(member) | ({} if self.note is None else {"cuda_graphs": self.note})
+
+    def retire(self, members: Sequence[int]) -> None:
+        """Stop the training of these members; graphs of all of them are no longer of use."""
+        super().retire(members)
+        if members and self.graphs is not None:
+            self.graphs.clear()
+
+    def make_step(self, batches: Sequence[Batch]) -> Tensor:
+        """Make a step: the first directly, and later ones from graphs."""
+        if self.note not in (CAPTURED, "not yet"):
+            return super().make_step(batches)
+        if not self.started:  # optimisers and losses create their state in the first step
+            self.started = True
+            return super().make_step(batches)
+        if self.graphs is None:
+            first = self.members[0]
+            obstacle = find_obstacle(first.network, first.objective.loss, batches[0], self._backward)
+            if obstacle is not None:
+                self._give_up(obstacle)
+                return super().make_step(batches)
+            for member in self.members:
+                make_capturable(member.optimizer)
             self.graphs, self.rates, self.note = StepGraphs(self._step), self._read_rates(), CAPTURED
         if self._read_rates() != self.rates:  # a captured step contains its learning rate
             self.graphs.clear()
@@ -106,26 +109,24 @@ class AutomaticGraphs:
         try:
             return self.graphs(inputs, weights)
         except InvalidStateError as error:
-            if self.required:
-                raise
             free_generator()
             self._give_up(shorten(error.__cause__ or error))
-            return self.step(batches)
+            return super().make_step(batches)
 
     def _step(self, *inputs: Any) -> Tensor:
-        return self.step([Batch(*inputs[first : first + 5]) for first in range(0, len(inputs), 5)])
+        return super().make_step([Batch(*inputs[first : first + 5]) for first in range(0, len(inputs), 5)])
+
+    def _backward(self, network: nn.Module, loss: nn.Module, batch: Batch) -> None:
+        x = self.members[0].lay_out(batch.x)
+        self.runtime.backward(Objective(loss)(network(x), batch))
 
     def _groups(self) -> list[dict[str, Any]]:
-        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+        return [group for member in self.members for group in member.optimizer.param_groups]
 
     def _read_rates(self) -> list[float]:
         return [float(group["lr"]) for group in self._groups()]
 
     def _give_up(self, obstacle: str) -> None:
-        if self.required:
-            raise InvalidStateError(
-                f"cuda_graphs=True, but this step cannot be captured as a CUDA graph: {obstacle}; leave cuda_graphs out"
-            )
         self.graphs, self.note = None, obstacle
 
 
@@ -191,21 +192,6 @@ def _read_python_state(modules: Sequence[nn.Module]) -> list[Any]:
     return state + [read_attributes(module) for module in modules]
 
 
-def read_attributes(model: nn.Module) -> list[dict[str, Any]]:
-    """Read values and identities of the attributes and buffers of a model's modules."""
-    attributes = ({**vars(module), **module._buffers} for module in model.modules())
-    return [{name: _identify(value) for name, value in each.items()} for each in attributes]
-
-
-def _identify(value: Any) -> Any:
-    """Return what stays the same as long as a value is only changed in place: tensors keep their memory."""
-    if isinstance(value, Tensor):
-        return "tensor", value.data_ptr(), value.shape
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return len(value) if isinstance(value, (list, tuple, dict, set)) else type(value).__name__
-
-
 class StepGraphs:
     """Runs a step on batches: the first batch of each shape directly, later ones from a captured graph.
 
@@ -255,9 +241,7 @@ class CapturedStep:
             with _without_garbage_collection(), torch.cuda.graph(self.graph, pool=pool):
                 self.losses = step(*self.inputs)
         except RuntimeError as error:
-            raise InvalidStateError(
-                f"this step cannot be captured as a CUDA graph; train with cuda_graphs=False. The reason: {error}"
-            ) from error
+            raise InvalidStateError(f"this step cannot be captured as a CUDA graph. The reason: {error}") from error
         self.gradients = [weight.grad for weight in self.weights]
 
     def replay(self, inputs: Inputs) -> Tensor:

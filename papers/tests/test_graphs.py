@@ -1,4 +1,4 @@
-"""When steps of one model are captured as CUDA graphs, as far as a CPU can show it; tests/gpu has the rest."""
+"""When steps are captured as CUDA graphs, as far as a CPU can show it; gpu/ has the rest."""
 
 import random
 
@@ -6,12 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from metricfit.errors import InvalidStateError
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import fit
-from metricfit.train.data.batches import Batch
-from metricfit.train.engine import graphs
-from metricfit.train.engine.graphs import AutomaticGraphs, find_obstacle_in_settings
+from metricfit.train import fit_population
+from metricfit_papers import graphs
+from metricfit_papers.graphs import find_obstacle_in_settings
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()
@@ -84,18 +82,13 @@ def test_changes_of_tensors_in_place_are_no_obstacle():
     assert graphs._read_python_state([module]) == before
 
 
-def test_an_obstacle_is_noted_or_an_error():
-    parts = (lambda batches: batches[0].y, None, nn.Linear(3, 1), WeightedBCELoss(), [])
-    steps = AutomaticGraphs(*parts, obstacle="fewer than 50 steps", required=False)
-    assert steps([Batch(X, Y)]) is Y
-    assert steps.note == "fewer than 50 steps"
-    with pytest.raises(InvalidStateError, match="fewer than 50 steps; leave cuda_graphs out"):
-        AutomaticGraphs(*parts, obstacle="fewer than 50 steps", required=True)
+def test_on_a_cpu_steps_are_those_of_a_plain_learner():
+    def trained(**settings):
+        models = [nn.Linear(3, 1) for _ in range(2)]
+        for model in models:
+            nn.init.zeros_(model.weight)
+        settings = {"epochs": 2, "device": "cpu", "start_at_prior": True, "progress": False} | settings
+        return fit_population(models, (X, Y), WeightedBCELoss(), **settings)
 
-
-@pytest.mark.parametrize("cuda_graphs", [None, True, False])
-def test_on_a_cpu_there_are_none(cuda_graphs):
-    result = fit(
-        nn.Linear(3, 1), (X, Y), WeightedBCELoss(), epochs=2, accelerator="cpu", cuda_graphs=cuda_graphs, progress=False
-    )
-    assert "cuda_graphs" not in result.history.columns
+    plain, captured = trained(), trained(make_learner=graphs.CapturedLearner)
+    assert [result.history for result in captured] == [result.history for result in plain]
