@@ -28,7 +28,8 @@ from metricfit.metrics import average_precision, f1, get_metric
 from metricfit.runs import Cell, Progress, run
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
-from metricfit.tabular.families.network import Network, NetworkFamily
+from metricfit.tabular.families.network import Network
+from metricfit.tabular.families.network_models import NetworkFamily
 from metricfit.train.data.order import derive_seed
 from metricfit.train.folds import stratified_folds
 

@@ -15,11 +15,12 @@ from metricfit.decide.calibration import Calibration
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
 from metricfit.tabular.families.boosting import Boosting, Trees
-from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows, choose_candidates
+from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
-from metricfit.tabular.families.network import Network, NetworkFamily
+from metricfit.tabular.families.network import Network
+from metricfit.tabular.families.network_models import NetworkFamily
 from metricfit.tabular.families.user_model import UserModel
 
 QUICK = {"models": ["linear"], "members": 3, "time_budget": None, "random_state": 0}

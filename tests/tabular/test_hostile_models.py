@@ -14,7 +14,7 @@ from safetensors.numpy import save as bytes_of
 
 import metricfit
 from metricfit import MetricClassifier
-from metricfit.tabular.families.network_kinds import Architecture
+from metricfit.tabular.families.network_models import Architecture
 from metricfit.tabular.model_folder import name_of_estimator
 
 BIG = 10**400

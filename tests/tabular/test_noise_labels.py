@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 from metricfit.metrics import f1
 from metricfit.tabular import Network
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
+from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.out_of_fold import fit_family
 from metricfit.tabular.row_folds import stratified_folds
 
@@ -30,7 +29,7 @@ MODELS = {
 def family_of(name):
     if name == "extra_trees":
         return ExtraTrees(15)
-    settings = {"metric": f1, "average": "macro", "requirements": (), "device": torch.device("cpu")}
+    settings = {"metric": f1, "average": "macro", "requirements": (), "device": "cpu"}
     return make_families([("it", MODELS[name])], **settings)[0]
 
 

@@ -182,7 +182,7 @@ class TestModelsOfTheUser:
         assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
 
     def test_a_foreign_type_in_a_file_is_refused_before_anything_is_built(self, saved, monkeypatch):
-        from metricfit.tabular.families.scikit_learn_files import model_to_bytes
+        from metricfit.tabular.families.skops_files import model_to_bytes
 
         _, folder = saved
         file = next(path for path in folder.iterdir() if path.suffix == ".skops")

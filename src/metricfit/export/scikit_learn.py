@@ -29,7 +29,7 @@ from metricfit.tabular import inputs as tables
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.encoding.columns import Category, Number
 from metricfit.tabular.encoding.encoder import CLIP, Scaling, TableEncoder
-from metricfit.tabular.families.extra_trees import Forests
+from metricfit.tabular.families.forest import Forests
 from metricfit.tabular.families.linear import FARTHEST, LinearModel
 from metricfit.tabular.tuned import TunedDecisionClassifier
 

@@ -119,7 +119,7 @@ def families_of(model: MetricClassifier) -> list[Family]:
         metric=get_metric(model.metric),
         average=model.average,
         requirements=model_requirements(model, has_labels=False),
-        device=torch.device(model.device or ("cuda" if torch.cuda.is_available() else "cpu")),
+        device=model.device,
     )
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from metricfit.decide.guarantees.bounds import check_confidence
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -74,12 +73,10 @@ def _check_jobs(value: Any) -> None:
 
 
 def _check_device(value: Any) -> None:
-    try:
-        torch.device(value)
-    except (RuntimeError, TypeError):
+    if not re.fullmatch(r"(cpu|cuda|mps|xpu)(:\d+)?", str(value)):
         raise InvalidValueError(
             f"device is a device of torch, such as 'cpu', 'cuda' or 'cuda:1', or None to choose it; got {quote(value)}"
-        ) from None
+        )
 
 
 def _check_requirements(value: Any) -> None:

@@ -13,8 +13,7 @@ from metricfit.decide.calibration import Calibration
 from metricfit.errors import ModelFileError
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
 from metricfit.tabular.families.family import Features, FittedModel, MeanOfFolds
-from metricfit.tabular.families.model_state import Expected, ModelState
-from metricfit.tabular.families.stored_models import from_state, to_state
+from metricfit.tabular.families.states import Expected, ModelState, from_state, to_state
 from metricfit.tabular.families.user_model import FittedUserModel
 
 

@@ -15,7 +15,7 @@ from metricfit.decide.estimators.estimator_scores import check_has_scores
 from metricfit.errors import ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_decision_description, check_positive_number
-from metricfit.tabular.families.scikit_learn_files import model_from_bytes, model_to_bytes, trusted_types
+from metricfit.tabular.families.skops_files import model_from_bytes, model_to_bytes, trusted_types
 from metricfit.tabular.model_card import model_card
 from metricfit.tabular.model_folder import read_folder, write_folder
 from metricfit.tabular.storage_checks import decision_faults, raise_faults

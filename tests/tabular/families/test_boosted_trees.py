@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from metricfit.errors import InvalidValueError
-from metricfit.tabular.families.boosted_trees import BoostedTrees, Rounds, round_down
+from metricfit.tabular.families.boosting import BoostedTrees, Rounds, round_down
 from metricfit.tabular.families.family import Features
 
 

@@ -11,9 +11,8 @@ from metricfit.errors import ModelFileError
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, ModelOfFolds, choose_candidates
-from metricfit.tabular.families.model_state import Expected
 from metricfit.tabular.families.network import Network
-from metricfit.tabular.families.stored_models import from_state, to_state
+from metricfit.tabular.families.states import Expected, from_state, to_state
 
 KINDS = {
     "boosting": "boosting",

@@ -5,9 +5,8 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
 from metricfit.errors import ModelFileError
-from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows
-from metricfit.tabular.families.forest_trees import CompactTrees, children_of
+from metricfit.tabular.families.forest import CompactTrees, ExtraTrees, children_of
 
 
 def logits_of(votes):
@@ -102,7 +101,7 @@ def test_nodes_that_form_no_tree_are_refused(inner):
 def test_parts_of_the_rows_and_threads_do_not_change_the_logits(rows, monkeypatch):
     model = fit(rows)
     whole = model.logits(rows.features)
-    monkeypatch.setattr("metricfit.tabular.families.row_parts.ROWS_PER_PART", 7)
+    monkeypatch.setattr("metricfit.tabular.families.states.ROWS_PER_PART", 7)
     monkeypatch.setattr("torch.get_num_threads", lambda: 3)
     np.testing.assert_array_equal(model.logits(rows.features), whole)
     assert model.logits(Features(rows.x[:0])).shape == (0, rows.outputs)

@@ -16,10 +16,10 @@ from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics import get_metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows
-from metricfit.tabular.families.network import Network, NetworkFamily, NetworkModel
-from metricfit.tabular.families.network_kinds import Architecture, bin_edges
-from metricfit.tabular.families.network_recipes import RECIPES
+from metricfit.tabular.families.network import RECIPES, Network
+from metricfit.tabular.families.network_models import Architecture, NetworkFamily, NetworkModel, bin_edges
 from metricfit.tabular.families.network_training import choose_schedule, rise_and_fall
+from metricfit.train import recipes
 
 Splits = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -258,9 +258,11 @@ def test_columns_that_are_constant_in_the_rows_have_one_bin() -> None:
     assert Architecture("embedded", 2, 1, width=4).build(edges)(x).shape == (40, 1)
 
 
-def test_an_architecture_is_restored_from_its_state() -> None:
-    architecture = Architecture("blend", 5, 3, width=8, hidden=(32, 16))
-    assert Architecture.from_state(architecture.state()) == architecture
+def test_the_recipes_are_those_of_training_and_two_baselines() -> None:
+    assert (*recipes.NAMES, "focal", "surrogate") == RECIPES
+
+
+def test_there_is_no_network_of_an_unknown_kind() -> None:
     with pytest.raises(InvalidValueError, match="kind"):
         Architecture("resnet", 5, 3)
 

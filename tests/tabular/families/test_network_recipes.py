@@ -5,7 +5,8 @@ import pytest
 from metricfit import metrics
 from metricfit.losses import MetricLoss
 from metricfit.models import PerMember
-from metricfit.tabular.families.network_recipes import RECIPES, Recipe, trains_parts
+from metricfit.tabular.families.network import RECIPES, trains_parts
+from metricfit.tabular.families.network_training import Recipe
 from metricfit.train import recipes
 
 

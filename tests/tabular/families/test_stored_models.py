@@ -12,19 +12,19 @@ from sklearn.svm import LinearSVC
 from metricfit.errors import InvalidTypeError, ModelFileError
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.families.boosting import SMALL, Boosting, Trees
-from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import Deadline, MeanOfFolds, choose_candidates
+from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
-from metricfit.tabular.families.model_state import Expected
-from metricfit.tabular.families.network import Network, NetworkFamily
-from metricfit.tabular.families.scikit_learn_files import (
+from metricfit.tabular.families.network import Network
+from metricfit.tabular.families.network_models import NetworkFamily
+from metricfit.tabular.families.skops_files import (
     UntrustedTypeError,
     model_from_bytes,
     model_to_bytes,
     trusted_types,
 )
-from metricfit.tabular.families.stored_models import from_state, to_state
+from metricfit.tabular.families.states import Expected, from_state, to_state
 from metricfit.tabular.families.user_model import UserModel
 
 TREE = "sklearn.tree._tree.Tree"

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 from metricfit.errors import ExportError
 from metricfit.export.onnx.graph import Graph
 from metricfit.export.onnx.trees import add_lightgbm, forest_trees, is_lightgbm
-from metricfit.tabular.families.extra_trees import Forests
+from metricfit.tabular.families.forest import Forests
 
 KNOWN = (
     "LogisticRegression and other linear classifiers, DecisionTreeClassifier, RandomForestClassifier, "

@@ -19,9 +19,9 @@ from metricfit.export.onnx.trees import boosted_trees, forest_trees
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.encoding.encoder import CLIP
 from metricfit.tabular.ensemble import Ensemble
-from metricfit.tabular.families.boosted_trees import BoostedTrees
-from metricfit.tabular.families.extra_trees import Forests
+from metricfit.tabular.families.boosting import BoostedTrees
 from metricfit.tabular.families.family import FittedModel, MeanOfFolds
+from metricfit.tabular.families.forest import Forests
 from metricfit.tabular.families.kernel import KernelModel
 from metricfit.tabular.families.linear import FARTHEST, LinearModel
 from metricfit.tabular.families.user_model import SMALLEST_PROBABILITY, FittedUserModel

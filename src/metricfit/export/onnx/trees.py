@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from metricfit.errors import ExportError
 from metricfit.export.onnx.graph import Graph
-from metricfit.tabular.families.boosted_trees import BoostedTrees
-from metricfit.tabular.families.extra_trees import Forests
+from metricfit.tabular.families.boosting import BoostedTrees
 from metricfit.tabular.families.family import Floats, Integers
+from metricfit.tabular.families.forest import Forests
 
 SUM, NO_TRANSFORM, AT_MOST = 1, 0, 0
 LEAF = -1

@@ -27,8 +27,7 @@ from metricfit.tabular.compare.methods import Method
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble_fit import families_of, splits_of
 from metricfit.tabular.families.family import Deadline, Features, Floats, Integers, Splits
-from metricfit.tabular.families.network import Network
-from metricfit.tabular.families.network_recipes import WITHOUT_METRIC
+from metricfit.tabular.families.network import WITHOUT_METRIC, Network
 from metricfit.tabular.out_of_fold import LeftOut, fit_family
 from metricfit.tabular.row_folds import FORWARD
 from metricfit.tabular.training_rows import prepare_rows

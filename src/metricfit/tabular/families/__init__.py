@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
+from metricfit._extras import explain_missing
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.tabular.families.boosting import SMALL, Boosting
-from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import Family
+from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
-from metricfit.tabular.families.network import Network, NetworkFamily
-from metricfit.tabular.families.network_recipes import WITHOUT_METRIC
+from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.user_model import UserModel
 
 __all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
@@ -34,7 +32,7 @@ def make_families(
     metric: Metric,
     average: ScalarAverage,
     requirements: Sequence[Requirement],
-    device: torch.device,
+    device: str | None = None,
 ) -> list[Family]:
     """Make the families that the parameter ``models`` of MetricClassifier describes.
 
@@ -44,7 +42,7 @@ def make_families(
         metric: The metric, for families that are trained for it.
         average: Its average over several classes.
         requirements: The requirements, for networks that are trained under them.
-        device: The device of networks.
+        device: The device of networks; None for a GPU if there is one.
 
     Returns:
         The families, the cheap ones of ours first, then the user's.
@@ -56,7 +54,7 @@ def make_families(
 
     Example:
         >>> from metricfit.metrics import f1
-        >>> made = make_families("auto", metric=f1, average="macro", requirements=(), device=torch.device("cpu"))
+        >>> made = make_families("auto", metric=f1, average="macro", requirements=())
         >>> [family.name for family in made]
         ['linear', 'kernel', 'boosting', 'boosting_small', 'extra_trees']
     """
@@ -71,6 +69,10 @@ def make_families(
     }
 
     def network(settings: Network) -> Family:
+        with explain_missing(
+            "the family 'network'", ("torch", "lightning_fabric", "rtdl_num_embeddings"), "metricfit[torch]"
+        ):
+            from metricfit.tabular.families.network_models import NetworkFamily
         return NetworkFamily(settings, metric, average, requirements=requirements, device=device)
 
     def make(name: str | None, model: Any) -> Family:
@@ -91,7 +93,7 @@ def make_families(
 
     families = [make(*named) for named in _named_models(models)]
     for family in families:
-        if metric.columns and _trains_for_metric(family):
+        if metric.columns and family.trains_for_metric:
             raise InvalidValueError(
                 f"{family.name} is trained for a metric of counts, and {metric.name} has a cost for each row: use "
                 f"{', '.join(map(repr, DEFAULT))} or Network(recipe='bce')"
@@ -102,12 +104,6 @@ def make_families(
         raise InvalidValueError(f"two models are called {twice!r}; name them: models=[('first', ...), ('second', ...)]")
     order = {name: place for place, name in enumerate(NAMES)}
     return sorted(families, key=lambda family: order.get(family.name, len(order)))
-
-
-def _trains_for_metric(family: Family) -> bool:
-    if isinstance(family, NetworkFamily):
-        return family.settings.recipe not in WITHOUT_METRIC
-    return isinstance(family, Boosting) and family.metric is not None
 
 
 def _named_models(models: Any) -> list[tuple[str | None, Any]]:

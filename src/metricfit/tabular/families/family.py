@@ -259,12 +259,14 @@ class Family(ABC):
         can_be_stopped: Whether a fit ends soon after its deadline.
         growth: The seconds of a fit grow with the number of rows to this power; for families that cannot be stopped.
         may_travel: Whether the workers of a cluster may fit it; the rows of a large table are not sent to them.
+        trains_for_metric: Whether it is trained for the metric, which must then be one of counts.
         fitted_rows: The rows that the last model was fitted on, if these are a sample of a large table.
     """
 
     name: str
     can_be_stopped: bool = True
     may_travel: bool = True
+    trains_for_metric: bool = False
     growth: float = 1.0
     fitted_rows: int | None = None
 

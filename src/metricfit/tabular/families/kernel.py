@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from sklearn.svm import SVC
 
 from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows
-from metricfit.tabular.families.model_state import Expected, ModelState
-from metricfit.tabular.families.row_parts import predict_in_parts
+from metricfit.tabular.families.states import Expected, ModelState, predict_in_parts
 
 PENALTY = 3.0
 MOST_ROWS = 10_000

@@ -23,8 +23,7 @@ from metricfit.tabular.families.family import (
     Floats,
     TrainingRows,
 )
-from metricfit.tabular.families.model_state import Expected, ModelState
-from metricfit.tabular.families.row_parts import predict_in_parts
+from metricfit.tabular.families.states import Expected, ModelState, predict_in_parts
 
 #: scikit-learn's C, from the strongest penalty to the weakest.
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)

@@ -1,43 +1,26 @@
-"""Networks as a family: one member per fold, trained side by side for the metric."""
+"""Settings of the networks of MetricClassifier; the networks themselves, in ``network_models``, need torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-
-from metricfit.core.types import ScalarAverage
-from metricfit.errors import InvalidValueError, ModelFileError, quote
-from metricfit.metrics.metric import Metric
-from metricfit.metrics.requirements import Requirement
+from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.checks import check_positive, check_whole
-from metricfit.tabular.families.family import (
-    Deadline,
-    Family,
-    Features,
-    FittedModel,
-    Floats,
-    TrainingRows,
-    set_apart,
-)
-from metricfit.tabular.families.model_state import Expected, MissingArgumentError, ModelState
-from metricfit.tabular.families.network_checks import stored_architecture, stored_weights
-from metricfit.tabular.families.network_kinds import (
-    KINDS,
-    Architecture,
-    OwnNetwork,
-    bin_edges,
-    choose_architecture,
-)
-from metricfit.tabular.families.network_recipes import RECIPES, Recipe, RecipeName, trains_parts
-from metricfit.tabular.families.network_training import Splits, Trainer, choose_schedule, history_rows
 
-#: Rows of one forward pass of a prediction.
-ROWS_AT_ONCE = 1024
+KINDS = ("auto", "blend", "tabm", "embedded", "mlp")
+OwnNetwork = Callable[[int, int], Any]
+#: The recipes of ``train.recipes``, and two baselines for two classes.
+RecipeName = Literal["bce", "metric", "mix", "two_stage", "constrained", "focal", "surrogate"]
+RECIPES: tuple[RecipeName, ...] = ("bce", "metric", "mix", "two_stage", "constrained", "focal", "surrogate")
+#: Recipes that do not use the metric.
+WITHOUT_METRIC = ("bce", "focal")
+
+
+def trains_parts(recipe: RecipeName) -> bool:
+    """Check whether a recipe can train a network of several parts, such as a TabM or a blend."""
+    return recipe != "constrained"
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,223 +85,3 @@ class Network:
             f"{field.name}={changed[field.name]!r}" for field in fields(self) if changed[field.name] != field.default
         ]
         return f"Network({', '.join(shown)})"
-
-
-@dataclass(frozen=True)
-class NetworkModel:
-    """One or several trained networks; their mean logits are the prediction.
-
-    Attributes:
-        architecture: What the networks are built from.
-        members: The networks, in double precision and eval mode.
-        histories: For each member, one row per epoch.
-    """
-
-    architecture: Architecture
-    members: tuple[nn.Module, ...]
-    histories: tuple[tuple[dict[str, Any], ...], ...] = ()
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """One row per member and epoch."""
-        return [{"member": number, **row} for number, rows in enumerate(self.histories) for row in rows]
-
-    @property
-    def folds(self) -> int:
-        """The number of folds; each has one member."""
-        return len(self.members)
-
-    def of_fold(self, fold: int) -> NetworkModel:
-        """Return the network of one fold."""
-        return NetworkModel(self.architecture, self.members[fold : fold + 1], self.histories[fold : fold + 1])
-
-    @torch.no_grad()
-    def logits(self, features: Features) -> Floats:
-        """Return the mean of the members' logits, in double precision and for some rows at a time.
-
-        In double precision a row's logits do not depend on the rows beside it, except in the last digits.
-        """
-        result = np.empty((len(features), self.architecture.out_features))
-        for first in range(0, len(features), ROWS_AT_ONCE):
-            x = torch.from_numpy(features.encoded[first : first + ROWS_AT_ONCE].astype(np.float64))
-            outputs = [member(x).reshape(len(x), -1) for member in self.members]
-            result[first : first + ROWS_AT_ONCE] = torch.stack(outputs).mean(0).numpy()
-        return result
-
-    def state(self) -> ModelState:
-        """Return the architecture and the members' weights; they were trained in single precision."""
-        arrays = {}
-        for number, member in enumerate(self.members):
-            for name, tensor in member.state_dict().items():
-                weights = tensor.detach().cpu()
-                arrays[f"{number}.{name}"] = (weights.float() if weights.is_floating_point() else weights).numpy()
-        values = self.architecture.state() | {"hidden": list(self.architecture.hidden), "members": len(self.members)}
-        return ModelState("network", values, arrays)
-
-    @classmethod
-    def restored(cls, state: ModelState, expected: Expected) -> NetworkModel:
-        """Return the networks of a state; sizes are compared with the stored weights before a network is built.
-
-        Raises:
-            ModelFileError: The state does not describe networks for this table.
-            MissingArgumentError: The network is the user's own, and the function that makes it is needed.
-        """
-        architecture = stored_architecture(state, expected)
-        if architecture.kind == "own" and expected.network is None:
-            raise MissingArgumentError("the network was the user's own function: load(path, network=...)")
-        members = []
-        for number in range(state.whole_number("members", 1, len(state.arrays))):
-            weights = stored_weights(state, number, architecture)
-            edges = next((tensor for name, tensor in weights.items() if name.endswith("edges")), None)
-            member = architecture.build(edges, expected.network)
-            member.load_state_dict(weights)
-            if not all(bool(torch.isfinite(parameter).all()) for parameter in member.parameters()):
-                raise ModelFileError(f"network: member {number} has weights that are not finite")
-            members.append(member.double().eval())
-        return cls(architecture, tuple(members))
-
-
-class NetworkFamily(Family):
-    """Networks that are trained on all folds side by side.
-
-    Args:
-        settings: The kind of network and how to train it.
-        metric: The metric that the recipe trains for.
-        average: The metric's average over several classes.
-        requirements: The requirements of the recipe "constrained".
-        device: Where to train; by default on a GPU if there is one.
-        edges: The edges of the bins of embeddings, if ``prepare`` has computed them.
-
-    Raises:
-        InvalidValueError: The recipe "constrained" has no requirements.
-    """
-
-    name = "network"
-
-    def __init__(
-        self,
-        settings: Network,
-        metric: Metric,
-        average: ScalarAverage = "macro",
-        *,
-        requirements: Sequence[Requirement] = (),
-        device: str | torch.device | None = None,
-        edges: Tensor | None = None,
-    ) -> None:
-        if settings.recipe == "constrained" and not requirements:
-            raise InvalidValueError("recipe='constrained' needs requirements: subject_to=['recall >= 0.9']")
-        self.settings, self.metric, self.average = settings, metric, average
-        self.requirements = tuple(requirements)
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.edges = edges
-
-    def check(self, rows: TrainingRows) -> None:
-        """Refuse a GPU that is not there."""
-        if self.device.type == "cuda" and not torch.cuda.is_available():
-            raise InvalidValueError(f"device={str(self.device)!r}: torch finds no GPU; use device='cpu', or None")
-
-    def prepare(self, rows: TrainingRows) -> NetworkFamily:
-        """Compute the edges of the embeddings' bins, the same for all folds."""
-        if not self._architecture(rows).width:
-            return self
-        return NetworkFamily(
-            self.settings,
-            self.metric,
-            self.average,
-            requirements=self.requirements,
-            device=self.device,
-            edges=bin_edges(torch.from_numpy(rows.x)),
-        )
-
-    def estimate(self, rows: TrainingRows, splits: Splits, *, deadline: Deadline) -> float:
-        """Estimate the seconds of ``fit_folds`` from the time of a few steps."""
-        return self._trainer(rows, splits).seconds(_tensors(rows), splits, deadline=deadline)
-
-    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
-        """Train one network, as ``fit_folds`` does."""
-        rows = _joined(train, held_out)
-        split = np.arange(len(train)), np.arange(len(train), len(rows))
-        return self.fit_folds(rows, [split], seed=seed, jobs=1, deadline=deadline)[0]
-
-    def fit_folds(
-        self,
-        rows: TrainingRows,
-        splits: Splits,
-        *,
-        seed: int,
-        jobs: int,
-        deadline: Deadline,
-    ) -> list[FittedModel]:
-        """Train one network per fold, all as one computation, whatever ``jobs`` is.
-
-        The weights of the epoch with the lowest loss on rows apart are kept, which are some of the training rows.
-        """
-        deadline.check()
-        splits = [set_apart(train, rows.y, seed + fold) for fold, (train, _) in enumerate(splits)]
-        trainer = self._trainer(rows, splits)
-        results = trainer.train(_tensors(rows), splits, seed=seed, deadline=deadline)
-        return [
-            NetworkModel(trainer.architecture, (result.model.cpu().double().eval(),), (history,))
-            for result, history in zip(results, history_rows(results), strict=True)
-        ]
-
-    def batches(self, splits: Splits, jobs: int) -> list[Splits]:
-        """Return all folds together."""
-        return [splits]
-
-    def combine(self, models: Sequence[FittedModel]) -> FittedModel:
-        """Return one model with the members of all folds."""
-        networks = [model for model in models if isinstance(model, NetworkModel)]
-        return NetworkModel(
-            networks[0].architecture,
-            tuple(member for model in networks for member in model.members),
-            tuple(history for model in networks for history in model.histories),
-        )
-
-    def _architecture(self, rows: TrainingRows) -> Architecture:
-        kind = "embedded" if self.settings.kind == "auto" else self.settings.kind
-        return choose_architecture(kind, rows.x.shape[1], rows.outputs)
-
-    def _trainer(self, rows: TrainingRows, splits: Splits) -> Trainer:
-        settings, architecture = self.settings, self._architecture(rows)
-        schedule = choose_schedule(
-            max(len(train) for train, _ in splits),
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            lr=settings.lr,
-            patience=settings.patience,
-        )
-        recipe = Recipe(
-            settings.recipe,
-            self.metric,
-            classes=rows.classes,
-            average=self.average,
-            lr=schedule.lr,
-            requirements=self.requirements,
-            prior=float((rows.y == 1).mean()),
-        )
-        edges = self.edges
-        if architecture.width and edges is None:
-            edges = bin_edges(torch.from_numpy(rows.x))
-        own = settings.kind if callable(settings.kind) else None
-        return Trainer(
-            architecture,
-            lambda: architecture.build(edges, own),
-            recipe.stages(architecture.parts),
-            schedule,
-            self.device,
-        )
-
-
-def _tensors(rows: TrainingRows) -> tuple[Tensor, ...]:
-    data = torch.from_numpy(rows.x), torch.from_numpy(rows.y)
-    return data if rows.weight is None else (*data, torch.from_numpy(rows.weight))
-
-
-def _joined(first: TrainingRows, second: TrainingRows) -> TrainingRows:
-    """Return the encoded columns, classes and weights of both."""
-    weight = None
-    if first.weight is not None and second.weight is not None:
-        weight = np.concatenate([first.weight, second.weight])
-    x = np.concatenate([first.x, second.x])
-    return TrainingRows(Features(x), np.concatenate([first.y, second.y]), weight, first.classes)

@@ -1,4 +1,7 @@
-"""Training of networks for a table: all folds side by side, on a schedule of few steps with a falling learning rate."""
+"""Training of networks for a table: all folds side by side, on a schedule of few steps with a falling learning rate.
+
+The recipes are those of ``train.recipes``, and two baselines.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +22,18 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import metricfit.train as engine  # its fit_folds is loaded when first used: predicting needs no Lightning
 from metricfit.core.threads import one_thread
-from metricfit.tabular.families.family import Deadline, Integers
-from metricfit.tabular.families.network_kinds import Architecture
+from metricfit.core.types import ScalarAverage, Task
+from metricfit.errors import InvalidValueError
+from metricfit.losses import FocalLoss, SurrogateFBetaLoss
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.requirements import Requirement
+from metricfit.models import PerMember
+from metricfit.tabular.families.family import Deadline, Splits
+from metricfit.tabular.families.network import RecipeName, trains_parts
+from metricfit.train import Stage, recipes
+
+if TYPE_CHECKING:
+    from metricfit.tabular.families.network_models import Architecture
 
 #: Activations per layer of all members that are trained together: about 500 MB with gradients.
 NUMBERS_AT_ONCE = 2**25
@@ -37,7 +50,74 @@ LR = 4e-3
 PATIENCE, FEWEST_EPOCHS_OF_PATIENCE = 0.2, 3
 WARM_UP = 0.1
 
-Splits = Sequence[tuple[Integers, Integers]]
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe with everything it needs to make its stages.
+
+    Attributes:
+        name: One of ``RECIPES``. "focal" and "surrogate" are baselines for two classes.
+        metric: The metric to optimise.
+        classes: The number of classes.
+        average: The average over several classes.
+        lr: The learning rate of the first stage.
+        requirements: The requirements of "constrained".
+        prior: The share of positives, which the surrogate needs.
+    """
+
+    name: RecipeName
+    metric: Metric
+    classes: int
+    average: ScalarAverage
+    lr: float
+    requirements: tuple[Requirement, ...] = ()
+    prior: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.name in ("focal", "surrogate") and self.classes > 2:
+            raise InvalidValueError(f"recipe={self.name!r} is for two classes; the data have {self.classes}")
+
+    def stages(self, parts: int = 1) -> list[Stage]:
+        """Make the stages for a network of this many parts; every part has its own loss.
+
+        Raises:
+            InvalidValueError: The recipe trains networks of one part only.
+        """
+        if parts > 1 and not trains_parts(self.name):
+            raise InvalidValueError(f"recipe={self.name!r} trains one network; use kind='embedded'")
+        stages = self._stages()
+        if parts == 1:
+            return stages
+        return [replace(stage, objective=PerMember(stage.objective, parts)) for stage in stages]
+
+    def _stages(self) -> list[Stage]:
+        task: Task = "binary" if self.classes == 2 else "multiclass"
+        match self.name:
+            case "bce":
+                return recipes.bce(task=task)
+            case "metric":
+                return recipes.metric(self.metric, task=task, average=self.average)
+            case "mix":
+                return recipes.mix(self.metric, task=task, average=self.average)
+            case "two_stage":
+                lr = recipes.SECOND_STAGE_LR * self.lr
+                return recipes.two_stage(self.metric, lr=lr, task=task, average=self.average)
+            case "constrained":
+                # Average precision needs no threshold: the estimator chooses the threshold afterwards.
+                monitor = "average_precision" if self.classes == 2 else None
+                return recipes.constrained(
+                    self.metric, list(self.requirements), monitor=monitor, task=task, average=self.average
+                )
+            case "focal":
+                return [Stage(FocalLoss(gamma=2.0), name="focal")]
+            case "surrogate":
+                return [Stage(SurrogateFBetaLoss(_beta(self.metric), prior=self.prior), name="surrogate")]
+
+
+def _beta(metric: Metric) -> float:
+    """Return the beta of F-beta, and 1 for other metrics and for one beta per class."""
+    beta = metric.parameters.get("beta", 1.0) if metric.base_name == "fbeta" else 1.0
+    return float(beta) if not isinstance(beta, tuple) else 1.0
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote
 from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows, to_logits
-from metricfit.tabular.families.model_state import Expected, ModelState
-from metricfit.tabular.families.scikit_learn_files import model_from_bytes, model_to_bytes
+from metricfit.tabular.families.skops_files import model_from_bytes, model_to_bytes
+from metricfit.tabular.families.states import Expected, ModelState
 
 #: Probabilities of 0 and 1 have no logits.
 SMALLEST_PROBABILITY = 1e-6

@@ -12,9 +12,8 @@ import numpy as np
 from lightgbm.callback import EarlyStopException
 from numpy.typing import NDArray
 
-from metricfit.boosting import prior_logits
+from metricfit.boosting.library_rows import prior_logits
 from metricfit.tabular.families.boosting import Boosting
-from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import (
     Candidates,
     Deadline,
@@ -25,6 +24,7 @@ from metricfit.tabular.families.family import (
     Splits,
     TrainingRows,
 )
+from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.large.compact_rows import PART_ROWS, CompactFeatures
 from metricfit.tabular.large.held_out_part import stratified_sample
 

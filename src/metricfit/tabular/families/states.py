@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from importlib import import_module
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.errors import InvalidValueError, ModelFileError, quote
-from metricfit.tabular.families.family import Features, Floats
+from metricfit.core.threads import thread_count
+from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote
+from metricfit.tabular.families.family import Features, FittedModel, Floats, MeanOfFolds
+
+#: Rows that a thread predicts at a time. The parts do not depend on the number of threads, so that the predictions do
+#: not either.
+ROWS_PER_PART = 8192
+MEAN = "mean_of_folds"
+#: The module and the class that reads each kind of state; networks need torch, which others do not.
+KINDS = {
+    "boosted_trees": ("boosting", "BoostedTrees"),
+    "forests": ("forest", "Forests"),
+    "linear": ("linear", "LinearModel"),
+    "kernel": ("kernel", "KernelModel"),
+    "network": ("network_models", "NetworkModel"),
+    "user_model": ("user_model", "FittedUserModel"),
+}
 
 
 class MissingArgumentError(InvalidValueError):
@@ -139,3 +156,56 @@ class StoredModel(Protocol):
             ModelFileError: The state is not one of such a model, or does not fit the table and its classes.
         """
         ...
+
+
+def to_state(model: FittedModel) -> ModelState:
+    """Return what a fitted model consists of.
+
+    Raises:
+        InvalidTypeError: The model is of a class that cannot be saved.
+    """
+    if isinstance(model, MeanOfFolds):
+        return ModelState(MEAN, parts=tuple(to_state(part) for part in model.models))
+    if not hasattr(model, "state"):
+        raise InvalidTypeError(f"models of type {type(model).__name__} cannot be saved")
+    return cast(StoredModel, model).state()
+
+
+def from_state(state: ModelState, expected: Expected) -> FittedModel:
+    """Return the model that a state describes.
+
+    Args:
+        state: What `to_state` returned, read from files.
+        expected: What the model has to fit.
+
+    Raises:
+        ModelFileError: The state is damaged, or is not of a model for this table.
+        UntrustedTypeError: It has a scikit-learn model of types that nobody trusts.
+    """
+    if state.kind == MEAN:
+        if not state.parts:
+            raise ModelFileError(f"{MEAN}: there are no models")
+        return MeanOfFolds(tuple(from_state(part, expected) for part in state.parts))
+    if state.kind not in KINDS:
+        raise ModelFileError(f"models of kind {quote(state.kind)} are not known; known are {', '.join(KINDS)}")
+    module, name = KINDS[state.kind]
+    kind = getattr(import_module(f"metricfit.tabular.families.{module}"), name)
+    return cast(FittedModel, kind.restored(state, expected))
+
+
+def predict_in_parts(predict: Callable[[NDArray[np.float32]], Floats], x: NDArray[np.float32]) -> Floats:
+    """Apply a function to parts of the rows, in as many threads as torch would use.
+
+    Args:
+        predict: Takes rows and returns one row of numbers for each; it runs in several threads at the same time.
+        x: The rows.
+
+    Returns:
+        The results of all rows.
+    """
+    parts = [x[first : first + ROWS_PER_PART] for first in range(0, max(1, len(x)), ROWS_PER_PART)]
+    threads = min(thread_count(), len(parts))
+    if threads == 1:
+        return np.concatenate([predict(part) for part in parts])
+    with ThreadPoolExecutor(threads) as pool:
+        return np.concatenate(list(pool.map(predict, parts)))

@@ -1,32 +1,135 @@
-"""What native code of scikit-learn follows without looking, checked before a stored model is used.
+"""The user's scikit-learn models as files of skops: nothing is unpickled, and types are named before they are built.
 
 skops says which types a file has, not what their arrays hold. libsvm, trees, neighbours and sparse matrices follow
-numbers of the file as places in memory. A crafted file would end the process or read its memory.
+numbers of the file as places in memory. A crafted file would end the process or read its memory, so what native code
+follows without looking is checked before a model is used.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
+from zipfile import ZIP_DEFLATED
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.ensemble import BaseEnsemble
-from sklearn.ensemble._forest import BaseForest
-from sklearn.ensemble._gb import BaseGradientBoosting
-from sklearn.ensemble._iforest import IsolationForest
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.neighbors._base import NeighborsBase
-from sklearn.preprocessing import OneHotEncoder
-from sklearn.svm._base import BaseLibSVM
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
-from metricfit.errors import ModelFileError, quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
 
+#: Types that skops does not trust yet, and that hold nothing but values: plain classes, and numpy's types, which skops
+#: reads from an empty array.
+PLAIN_TYPES = (
+    "collections.OrderedDict",
+    "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.utils._bunch.Bunch",
+    *(
+        f"sklearn.model_selection._split.{splitter}"
+        for splitter in (
+            "GroupKFold",
+            "GroupShuffleSplit",
+            "KFold",
+            "PredefinedSplit",
+            "ShuffleSplit",
+            "StratifiedGroupKFold",
+            "StratifiedKFold",
+            "StratifiedShuffleSplit",
+            "TimeSeriesSplit",
+        )
+    ),
+)
 #: Kernels that take rows with the columns of the support vectors.
 KERNELS = ("linear", "poly", "rbf", "sigmoid")
+
+
+class UntrustedTypeError(InvalidValueError):
+    """A model of the user has types that are only saved and loaded if the user names them."""
+
+
+def model_to_bytes(model: Any) -> bytes:
+    """Write a scikit-learn model.
+
+    Raises:
+        InvalidTypeError: skops cannot write it.
+    """
+    try:
+        content: bytes = _skops().dumps(model, compression=ZIP_DEFLATED)
+    except Exception as error:  # whatever the model's own classes raise
+        raise InvalidTypeError(
+            f"{type(model).__name__} cannot be saved without pickle: {shorten(error)}. Use another model, or leave it "
+            "out of models"
+        ) from error
+    return content
+
+
+def model_from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
+    """Read a scikit-learn model, and check what native code follows in it.
+
+    Args:
+        content: What `model_to_bytes` returned.
+        trusted: Names of types that the user trusts, beside those that skops trusts.
+
+    Raises:
+        UntrustedTypeError: It has other types; nothing was built.
+        ModelFileError: It cannot be read, or a part of it does not fit the others.
+    """
+    check_trusted(content, trusted, "load")
+    try:
+        model = _skops().loads(content, trusted=[*trusted, *PLAIN_TYPES])
+    except Exception as error:  # a damaged file may fail anywhere
+        raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
+    check_model(model)
+    return model
+
+
+def check_trusted(content: bytes, trusted: Sequence[str], method: str) -> None:
+    """Refuse a file with types that neither skops nor the user trusts.
+
+    Args:
+        content: What `model_to_bytes` returned.
+        trusted: Names of types that the user trusts.
+        method: "save" or "load", for the message.
+
+    Raises:
+        UntrustedTypeError: There are such types; the message names them.
+        ModelFileError: The file cannot be read.
+    """
+    try:
+        untrusted = [str(name) for name in _skops().get_untrusted_types(data=content)]
+    except Exception as error:  # a damaged file may fail anywhere
+        raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
+    missing = sorted(set(untrusted) - {*trusted, *PLAIN_TYPES})
+    if missing:
+        names = ", ".join(map(quote, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+        raise UntrustedTypeError(
+            f"a model of the user has types that could run code or crash: {names}. If you trust them, name them: "
+            f"{method}(path, trusted=[...])"
+        )
+
+
+def trusted_types(trusted: Any) -> tuple[str, ...]:
+    """Return the names of the types that the user trusts.
+
+    Raises:
+        InvalidTypeError: It is no list of names.
+    """
+    if trusted is None:
+        return ()
+    if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
+        raise InvalidTypeError(f"trusted is a list of names of types; got {quote(trusted)}")
+    return tuple(trusted)
+
+
+def _skops() -> Any:
+    """Load skops, which imports all of scikit-learn, only for those who have such models."""
+    import skops.io
+
+    return skops.io
 
 
 def check_model(model: Any) -> None:
@@ -41,7 +144,7 @@ def check_model(model: Any) -> None:
     for part in _parts_of(model):
         try:
             _check_names(part)
-            for kind, check in CHECKS.items():
+            for kind, check in _checks().items():
                 if isinstance(part, kind):
                     check(part)
             if issparse(part):
@@ -108,14 +211,14 @@ def _check_tree_estimator(model: BaseDecisionTree) -> None:
         _require(_columns(model) == model.tree_.n_features, "another number of columns than its tree")
 
 
-def _check_members(model: BaseEnsemble) -> None:
+def _check_members(model: Any) -> None:
     """Trees of these ensembles are used on rows whose number of columns only the ensemble has checked."""
     for member in np.ravel(getattr(model, "estimators_", [])).tolist():
         _require(isinstance(member, BaseDecisionTree), "a member is no tree")
         _require(_columns(member) == _columns(model), "a tree has another number of columns")
 
 
-def _check_boosting(model: BaseGradientBoosting) -> None:
+def _check_boosting(model: Any) -> None:
     _check_members(model)
     if hasattr(model, "estimators_"):
         start = model._raw_predict_init(np.zeros((1, _columns(model)), dtype=np.float32))
@@ -124,7 +227,7 @@ def _check_boosting(model: BaseGradientBoosting) -> None:
         _require(single, "a tree has several values per leaf")
 
 
-def _check_libsvm(model: BaseLibSVM) -> None:
+def _check_libsvm(model: Any) -> None:
     if not hasattr(model, "support_vectors_"):
         return
     _require(model.kernel in KERNELS, f"the kernel {quote(model.kernel)} cannot be loaded, only {', '.join(KERNELS)}")
@@ -145,7 +248,7 @@ def _check_libsvm(model: BaseLibSVM) -> None:
     _require(sizes in ({0}, {pairs}), "another number of probabilities than of pairs of classes")
 
 
-def _check_neighbors(model: NeighborsBase) -> None:
+def _check_neighbors(model: Any) -> None:
     """Brute force reads labels and rows without checks; trees of neighbours are types that nobody trusts."""
     if not hasattr(model, "_fit_X"):
         return
@@ -164,13 +267,13 @@ def _check_neighbors(model: NeighborsBase) -> None:
             _require(((column >= 0) & (column < len(known))).all(), "labels of other classes")
 
 
-def _check_words(model: CountVectorizer) -> None:
+def _check_words(model: Any) -> None:
     if hasattr(model, "vocabulary_"):
         places = sorted(int(place) for place in model.vocabulary_.values())
         _require(places == list(range(len(places))), "words without a column, or two in one")
 
 
-def _check_one_hot(model: OneHotEncoder) -> None:
+def _check_one_hot(model: Any) -> None:
     if not hasattr(model, "categories_"):
         return
     sizes = [len(known) for known in model.categories_]
@@ -198,14 +301,25 @@ def _columns(model: Any) -> int:
     return int(columns)
 
 
-CHECKS: dict[type, Callable[[Any], None]] = {
-    Tree: _check_tree,
-    BaseDecisionTree: _check_tree_estimator,
-    BaseForest: _check_members,
-    IsolationForest: _check_members,
-    BaseGradientBoosting: _check_boosting,
-    BaseLibSVM: _check_libsvm,
-    NeighborsBase: _check_neighbors,
-    CountVectorizer: _check_words,
-    OneHotEncoder: _check_one_hot,
-}
+@cache
+def _checks() -> dict[type, Callable[[Any], None]]:
+    """Return what checks each kind of object; the imports take a while, as those of skops do."""
+    from sklearn.ensemble._forest import BaseForest
+    from sklearn.ensemble._gb import BaseGradientBoosting
+    from sklearn.ensemble._iforest import IsolationForest
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.neighbors._base import NeighborsBase
+    from sklearn.preprocessing import OneHotEncoder
+    from sklearn.svm._base import BaseLibSVM
+
+    return {
+        Tree: _check_tree,
+        BaseDecisionTree: _check_tree_estimator,
+        BaseForest: _check_members,
+        IsolationForest: _check_members,
+        BaseGradientBoosting: _check_boosting,
+        BaseLibSVM: _check_libsvm,
+        NeighborsBase: _check_neighbors,
+        CountVectorizer: _check_words,
+        OneHotEncoder: _check_one_hot,
+    }
