@@ -13,7 +13,6 @@ from metricfit.runs import CellError
 from metricfit.train import NotFiniteError
 
 SKIPPED = (
-    "metricfit.core.kernels.triton_source",  # needs a GPU to import
     "metricfit.data.images",  # moved: importing it is an error
     "metricfit.estimators",  # moved: importing it is an error
     "metricfit.experiments",  # moved: importing it is an error

@@ -22,7 +22,7 @@ def pixels():
 @pytest.fixture
 def also_on_cpu(monkeypatch):
     torch._dynamo.reset()
-    monkeypatch.setattr(classes, "handles_compiled", lambda _: not classes.traces_transform())
+    monkeypatch.setattr(classes, "handles_compiled", lambda *_: not classes.traces_transform())
     yield
     torch._dynamo.reset()
 

@@ -7,8 +7,6 @@ import pytest
 import torch
 
 from metricfit import Counts, MetricLoss, losses, metrics, steps
-from metricfit.core.kernels import binary_cpu as cpu_kernel
-from metricfit.core.kernels import binary_triton as triton_kernel
 from metricfit.core.steps import ClosedFormStep
 from metricfit.losses.accumulation import backward_in_chunks
 
@@ -97,19 +95,6 @@ def test_a_parameter_that_is_changed_later_is_used():
     step = steps.Sigmoid(k=10)
     step.k = 30.0
     torch.testing.assert_close(Counts.soft(X, Y, step=step).tp, Counts.soft(X, Y, step=steps.Sigmoid(k=30)).tp)
-
-
-@pytest.mark.parametrize("kernel", [cpu_kernel, triton_kernel], ids=["cpu", "triton"])
-def test_kernels_refuse_a_kind_they_do_not_know(kernel):
-    if kernel is triton_kernel:
-        with pytest.raises(ValueError, match="no step of the kind 'cubic'"):
-            kernel.settings("cubic", 0.5, False)
-        return
-    ones = torch.ones(1)
-    with pytest.raises(ValueError, match="no step of the kind 'cubic'"):
-        kernel.counts(X, Y.float(), None, "cubic", 1.0, 0.5)
-    with pytest.raises(ValueError, match="no step of the kind 'cubic'"):
-        kernel.gradient(X, Y.float(), None, ones, ones, "cubic", 1.0, 0.5)
 
 
 def test_a_closed_form_of_an_unknown_kind_is_refused():

@@ -8,7 +8,7 @@ import torch
 
 from metricfit import MetricLoss, metrics, steps
 from metricfit.core import batch_counts
-from metricfit.core.kernels import binary_cpu, binary_triton
+from metricfit.core.kernels import binary, binary_cpu
 from metricfit.metrics.metric import Metric
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "core"))
@@ -21,17 +21,18 @@ NAMES += ["fbeta(beta=2)", "tversky(alpha=0.3, beta=0.7)", "cost(fp=1, fn=10)", 
 @pytest.fixture
 def on_gpu(monkeypatch):
     """Take batches on the CPU for batches on a GPU; the list has an entry for each batch that was counted so."""
-    triton_stand_in.install(monkeypatch, "triton_source")
+    triton_stand_in.install(monkeypatch, "triton.binary")
+    programs = sys.modules["metricfit.core.kernels.triton.binary"]
     for name, value in {"BLOCK": 16, "LOOPS": 2, "PART": 32}.items():
-        monkeypatch.setattr(binary_triton, name, value)
-    monkeypatch.setattr(binary_triton, "handles", lambda logits: logits.dtype != torch.float64)
+        monkeypatch.setattr(programs, name, value)
+    monkeypatch.setattr(binary, "takes_triton", lambda logits: logits.dtype != torch.float64)
     monkeypatch.setattr(binary_cpu, "handles", lambda logits: False)
     monkeypatch.setattr(batch_counts, "_is_on_gpu", lambda logits: logits.dtype != torch.float64)
     monkeypatch.setattr(batch_counts, "_is_plain", lambda *tensors: True)
-    evaluated, counts = [], binary_triton.counts
-    monkeypatch.setattr(binary_triton, "counts", lambda *given: evaluated.append(1) or counts(*given))
+    evaluated, counts = [], programs.counts
+    monkeypatch.setattr(programs, "counts", lambda *given: evaluated.append(1) or counts(*given))
     yield evaluated
-    triton_stand_in.remove("triton_source")
+    triton_stand_in.remove("triton.binary")
 
 
 def samples(n=150):

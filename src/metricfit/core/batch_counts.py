@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.counts import Counts
-from metricfit.core.kernels import binary_cpu, binary_triton, classes, classes_cpu
+from metricfit.core.kernels import binary, binary_cpu, classes, classes_cpu
 from metricfit.core.kernels.binary import closed_counts, column_counts
 from metricfit.core.kernels.soft_classes import Layout, StepAt
 from metricfit.core.numerics import Dual, duals
@@ -196,7 +196,7 @@ def read_ordinary(
     if classes > 1 and task is None and not judge.settled and inspects_targets(logits, validate):
         judge.look(target)
     on_gpu = _is_on_gpu(logits)
-    if on_gpu and (classes > 1 or validate or not binary_triton.handles(logits)):
+    if on_gpu and (classes > 1 or validate or not binary.takes_triton(logits)):
         return None
     is_checked = not on_gpu and (validate is None or validate)
     if is_checked:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core import step_formulas
-from metricfit.core.kernels import binary_cpu, binary_triton
+from metricfit.core.kernels import binary_cpu, triton
 from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
 from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form, is_unchanged
 from metricfit.core.tensor_numerics import (
@@ -145,11 +145,28 @@ def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float,
     return slope if weight is None else slope * weight
 
 
+def takes_triton(logits: Tensor) -> bool:
+    """Return whether Triton's programs are for these logits: rows on a CUDA device, in float32 or half precision."""
+    return (
+        triton.runs_on(logits)
+        and logits.dtype in (torch.float32, torch.bfloat16, torch.float16)
+        and logits.numel() > 0
+        and logits.numel() // logits.shape[-1] < 2**16  # rows are the second axis of the grid
+    )
+
+
+def _programs() -> Any:
+    """Return the module of Triton's programs, which is imported only where there is Triton."""
+    from metricfit.core.kernels.triton import binary as programs
+
+    return programs
+
+
 def _kernel(logits: Tensor, threshold: Threshold) -> Any:
     """Return the module with the kernel for these logits, or None, as for a compiler, which makes its own."""
     if isinstance(threshold, Tensor) or not has_storage(logits):  # the kernels know one threshold
         return None
-    return next((kernel for kernel in (binary_cpu, binary_triton) if kernel.handles(logits)), None)
+    return binary_cpu if binary_cpu.handles(logits) else _programs() if takes_triton(logits) else None
 
 
 def _rows_per_label(
@@ -200,8 +217,8 @@ class _SoftCounts(torch.autograd.Function):
         threshold = ctx.threshold if per_label is None else per_label
         settings = ctx.kind, ctx.number, threshold
         differentiated = torch.is_grad_enabled() or not has_storage(grad)
-        if not differentiated and per_label is None and binary_triton.handles(logits):
-            return binary_triton.gradient(logits, target, weight, grad, *settings), None, None, None, None, None
+        if not differentiated and per_label is None and takes_triton(logits):
+            return _programs().gradient(logits, target, weight, grad, *settings), None, None, None, None, None
         dtype = logits.dtype
         logits, target = _floating(logits, target)
         of_positive = (grad[0] - grad[2]).unsqueeze(-1)

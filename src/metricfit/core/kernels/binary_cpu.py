@@ -22,7 +22,6 @@ from torch import Tensor
 
 from metricfit.core.step_formulas import both_ends, linear_pieces
 from metricfit.core.tensor_numerics import mix_by_label
-from metricfit.errors import InvalidValueError
 
 BLOCK = 2**19
 LONG = 2**12  # several rows shorter than this are faster in plain operations, all at once
@@ -265,11 +264,9 @@ def _fill_masses(
     torch.sigmoid(x, out=mass).sub_(t)
     if kind == "sigmoid":
         mass.mul_(-number if complement else number).sigmoid_()
-    elif kind == "raised_cosine":
+    else:
         mass.div_(-number if complement else number).add_(1).clamp_(0, 2)
         mass.sub_(torch.mul(mass, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2).clamp_(0, 1)
-    else:
-        raise InvalidValueError(f"the CPU kernel has no step of the kind {kind!r}")
 
 
 def _fill_linear_masses(
@@ -345,8 +342,6 @@ def _multiply_by_slope(
         torch.sigmoid(x, out=spare).sub_(t).div_(number).add_(1).clamp_(0, 2)
         spare.mul_(math.pi).cos_().neg_().add_(1).div_(2 * number)
         out.mul_(spare)
-    elif kind != "identity":
-        raise InvalidValueError(f"the CPU kernel has no step of the kind {kind!r}")
 
 
 def _multiply_by_linear_slope(

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels import classes_cpu, classes_triton
+from metricfit.core.kernels import classes_cpu, triton
 from metricfit.core.kernels.soft_classes import (
     Layout,
     StepAt,
@@ -50,6 +50,26 @@ from metricfit.core.tensor_numerics import differentiates_forward, exact_dtype, 
 
 #: Up to this number of logits the probabilities may be kept for the gradient.
 KEPT = 2**23
+#: The largest number of classes of Triton's programs; more take plain operations in blocks.
+MOST_CLASSES = 2048
+
+
+def takes_triton(logits: Tensor, layout: Layout) -> bool:
+    """Return whether Triton's programs are for these logits: float32 or half precision on a CUDA device."""
+    return (
+        triton.runs_on(logits)
+        and logits.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        and logits.numel() > 0
+        and logits.shape[layout.class_axis] <= MOST_CLASSES
+        and math.prod(logits.shape[:-2]) < 2**16  # images are the second axis of the grid
+    )
+
+
+def _programs() -> Any:
+    """Return the module of Triton's programs, which is imported only where there is Triton."""
+    from metricfit.core.kernels.triton import classes as programs
+
+    return programs
 
 
 def class_counts(
@@ -67,7 +87,9 @@ def class_counts(
         closed = None  # with a fixed threshold a steep step, and then s, can be 0 for all classes of a sample
     # The kernels differentiate with respect to the logits only.
     plain = (weight is not None and weight.requires_grad) or target.is_floating_point()
-    plain = plain or differentiates_forward() or (torch.compiler.is_compiling() and not handles_compiled(logits))
+    plain = (
+        plain or differentiates_forward() or (torch.compiler.is_compiling() and not handles_compiled(logits, layout))
+    )
     if closed is None or isinstance(threshold, Tensor) or plain:
         return sum_decisions(decisions(logits, step, threshold, layout), target, weight, layout)
     step_at = StepAt(closed.kind, closed.number, threshold)
@@ -90,9 +112,12 @@ class _ClassCounts(torch.autograd.Function):
     def forward(
         logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout, kept: bool
     ) -> tuple[Tensor, Tensor | None]:
-        if kept and classes_triton.handles(logits):
-            return classes_triton.counts_and_kept(logits, target, weight, step, layout, None)
-        p = torch.empty_like(logits) if kept else None
+        p = None
+        if kept and takes_triton(logits, layout):
+            size = _programs().kept_size(target.numel(), logits.shape[layout.class_axis], step.threshold)
+            p = logits.new_empty(size, dtype=torch.float32)
+        elif kept:
+            p = torch.empty_like(logits)
         return counts(logits, target, weight, step, layout, p), p
 
     @staticmethod
@@ -128,9 +153,9 @@ def counts(
     layout: Layout,
     p: Tensor | None = None,
 ) -> Tensor:
-    """Return the counts ``(4, ..., c)``; ``p``, if ``keeps_probabilities``, is filled for ``gradient``."""
-    if classes_triton.handles(logits):
-        return classes_triton.counts(logits, target, weight, step, layout)
+    """Return the counts ``(4, ..., c)``; ``p``, what is kept for ``gradient``, is filled."""
+    if takes_triton(logits, layout):
+        return _programs().counts(logits, target, weight, step, layout, p)
     of_block, size = _counts, block_size(logits, layout, step)
     if logits.device.type == "cpu":
         arrays = 3 + (weight is not None and step.kind == "identity") - (p is not None)
@@ -158,8 +183,8 @@ def gradient(
     p: Tensor | None = None,
 ) -> Tensor:
     """Return the gradient of the logits from that of the counts; ``plain`` if it will be differentiated or vmapped."""
-    if not plain and classes_triton.handles(logits):
-        return classes_triton.gradient(logits, target, weight, grad, step, layout, kept=p)
+    if not plain and takes_triton(logits, layout):
+        return _programs().gradient(logits, target, weight, grad, step, layout, p)
     for axis in sorted(layout.sample_axes, reverse=True):
         grad = grad.unsqueeze(axis)
     if plain:
@@ -181,7 +206,7 @@ def gradient(
 
 def keeps_something(logits: Tensor, step: StepAt, layout: Layout) -> bool:
     """Return whether the forward pass keeps something for the gradient."""
-    if classes_triton.handles(logits):
+    if takes_triton(logits, layout):
         return logits.requires_grad and not is_transformed()
     return keeps_probabilities(logits, step, layout)
 
@@ -257,9 +282,9 @@ def _probabilities(x: Tensor, threshold: float | None, axis: int) -> tuple[Tenso
     return p, p.gather(axis, top).mean(axis, keepdim=True), top
 
 
-def handles_compiled(logits: Tensor) -> bool:
+def handles_compiled(logits: Tensor, layout: Layout) -> bool:
     """Return whether a compiler should call the operator for these logits."""
-    return classes_triton.handles(logits) and not traces_transform()
+    return takes_triton(logits, layout) and not traces_transform()
 
 
 def traces_transform() -> bool:

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels.binary_triton import triton_available
+from metricfit.core.kernels import triton
 from metricfit.core.numerics import ratio
 from metricfit.core.tensor_numerics import counting_dtype, exact_dtype, has_storage, is_transformed, leading
 from metricfit.core.validation import check_finite, looks_at_values
@@ -195,14 +195,12 @@ def violations(score: Tensor, opposite: Tensor, margin: float, power: int, per: 
 def _takes_triton(score: Tensor) -> bool:
     """Return whether Triton's programs are for these scores: eagerly, float32 or float64 rows on a CUDA device."""
     return (
-        score.is_cuda
+        triton.runs_on(score)
         and not torch.compiler.is_compiling()
         and score.dtype in (torch.float32, torch.float64)
         and 0 < score.shape[-1] < 2**30
         and 0 < score.numel() < 2**31
         and _is_plain(score)
-        and torch.version.cuda is not None
-        and triton_available()
     )
 
 

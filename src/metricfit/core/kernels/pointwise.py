@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from metricfit.core.kernels.binary_triton import triton_available
+from metricfit.core.kernels import triton
 from metricfit.core.tensor_numerics import has_storage, is_transformed, mix_by_label
 
 BLOCK = 2**18
@@ -117,13 +117,7 @@ def _is_on_cpu(logits: Tensor) -> bool:
 
 def _takes_triton(logits: Tensor) -> bool:
     """Return whether Triton's programs are for these logits: float32 on a CUDA device."""
-    return (
-        logits.is_cuda
-        and logits.dtype == torch.float32
-        and 0 < logits.numel() < 2**31
-        and torch.version.cuda is not None
-        and triton_available()
-    )
+    return triton.runs_on(logits) and logits.dtype == torch.float32 and 0 < logits.numel() < 2**31
 
 
 class _WeightedSum(torch.autograd.Function):

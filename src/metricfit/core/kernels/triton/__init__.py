@@ -1,1 +1,44 @@
-"""Triton programs for CUDA devices, under the names of the plain and CPU versions one folder up."""
+"""Triton programs for CUDA devices, under the names of the plain and CPU versions one folder up.
+
+Only the modules in this folder need Triton, which comes with the CUDA builds of torch. Without it, or on another
+device, plain operations are used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+IS_INSTALLED = importlib.util.find_spec("triton") is not None
+
+
+def runs_on(tensor: Tensor) -> bool:
+    """Return whether Triton can be used for a tensor: one on a CUDA device, with Triton installed."""
+    return tensor.is_cuda and torch.version.cuda is not None and IS_INSTALLED
+
+
+def launch(
+    kernel: Any,
+    grid: tuple[int, int, int],
+    tensors: Sequence[Tensor],
+    numbers: Sequence[float],
+    static: Mapping[str, Any],
+    warps: int = 4,
+) -> None:
+    """Launch a Triton program on the device of its tensors.
+
+    Args:
+        kernel: The function, decorated with ``triton.jit``. Its parameters are the tensors, the numbers, and the
+            settings in the order of ``static``.
+        grid: Number of programs along three axes.
+        tensors: Tensors on one device.
+        numbers: Integers and floats.
+        static: Settings that the program is compiled for.
+        warps: Number of warps of each program.
+    """
+    with torch.cuda.device(tensors[0].device):
+        kernel[grid](*tensors, *numbers, **static, num_warps=warps)

@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from metricfit.core.kernels.pointwise import PointwiseForm
+from metricfit.core.kernels.triton import launch
 
 KINDS = {"cross_entropy": 0, "focal": 1, "absolute_error": 2, "surrogate": 3, "power_surrogate": 4}
 BLOCK = 1024
@@ -24,9 +25,7 @@ def weighted_sum(logits: Tensor, target: Tensor, weight: Tensor | None, form: Po
     x, y, w = _flat(logits, target, weight)
     blocks = -(-x.numel() // BLOCK)
     partial = torch.empty(blocks, dtype=x.dtype, device=x.device)
-    numbers = x.numel(), *_numbers(form)
-    with torch.cuda.device(x.device):
-        sum_kernel[blocks, 1, 1](x, y, w, partial, *numbers, **_static(form, weight))
+    launch(sum_kernel, (blocks, 1, 1), (x, y, w, partial), (x.numel(), *_numbers(form)), _static(form, weight))
     return partial.sum(dtype=torch.float64).mul_(scale).to(x.dtype)
 
 
@@ -36,10 +35,8 @@ def gradient(
     """Return the gradient of the logits, from the gradient of the sum."""
     x, y, w = _flat(logits, target, weight)
     result = torch.empty_like(x)
-    numbers = x.numel(), scale, *_numbers(form)
-    blocks = -(-x.numel() // BLOCK)
-    with torch.cuda.device(x.device):
-        slope_kernel[blocks, 1, 1](x, y, w, grad, result, *numbers, **_static(form, weight))
+    grid, numbers = (-(-x.numel() // BLOCK), 1, 1), (x.numel(), scale, *_numbers(form))
+    launch(slope_kernel, grid, (x, y, w, grad, result), numbers, _static(form, weight))
     return result.view(logits.shape)
 
 
