@@ -37,7 +37,7 @@ POSITIVES = 0.01
 COUNTRIES = [f"{first}{second}" for first in "ABCDEF" for second in "KLMNO"]
 DEVICES = ["phone", "tablet", "laptop", "desktop", "watch", "tv", "console", "other"]
 COMMAND = [sys.executable, "-c", "from metricfit.cli import main; main()"]
-AT_ONCE = "from metricfit.tabular.large import row_sources as r; r.LARGE_ROWS = 10**12; "
+AT_ONCE = "from metricfit.tabular import row_sources as r; r.LARGE_ROWS = 10**12; "
 
 
 def draw_rows(rows: int, seed: list[int]) -> tuple[pd.DataFrame, np.ndarray]:

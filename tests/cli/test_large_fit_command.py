@@ -12,7 +12,7 @@ from metricfit.cli.app import app
 from metricfit.cli.command_rows import read_compared_rows, sample_of_groups
 from metricfit.cli.options import TableOptions
 from metricfit.data import reading
-from metricfit.tabular.large import large_families, row_sources
+from metricfit.tabular import large_families, large_rows
 
 
 def call(*arguments):
@@ -21,7 +21,7 @@ def call(*arguments):
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_sources, "LARGE_ROWS", 400)
+    monkeypatch.setattr(large_rows, "LARGE_ROWS", 400)
     monkeypatch.setattr(large_families, "SAMPLE_ROWS", 200)
     r = np.random.default_rng(0)
     frame = pd.DataFrame({"a": r.normal(size=600), "b": r.choice(["x", "y"], 600), "who": np.arange(600) // 3})

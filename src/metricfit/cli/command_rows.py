@@ -32,12 +32,12 @@ from metricfit.decide.guarantees.bounds import check_confidence, rate_of
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics.class_order import declared_order
+from metricfit.tabular import large_rows
 from metricfit.tabular.doctor.examination import examine_table
 from metricfit.tabular.doctor.finding import Finding
 from metricfit.tabular.encoding.columns import as_text
 from metricfit.tabular.families.family import Integers
-from metricfit.tabular.large import row_sources
-from metricfit.tabular.large.held_out_part import stratified_sample
+from metricfit.tabular.large_rows import stratified_sample
 
 #: Findings about a table that fit and compare print; doctor prints all.
 FINDINGS_SHOWN = 2
@@ -249,10 +249,10 @@ def read_fitted_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> Com
         UserError: An option does not apply to a large table, or names columns that are not there.
     """
     plain_text = not any(table.text.values())
-    files = large_parquet_table(list(table.data), row_sources.LARGE_ROWS) if plain_text and not table.time else None
+    files = large_parquet_table(list(table.data), large_rows.LARGE_ROWS) if plain_text and not table.time else None
     if files is None:
         rows = read_rows(table, subject_to)
-        if len(rows.y) > row_sources.LARGE_ROWS:
+        if len(rows.y) > large_rows.LARGE_ROWS:
             print_message(
                 f"{name_data(table.data)} has {len(rows.y):,} rows, which are read at once. Parquet files are read in "
                 "batches, in a fraction of the memory, unless rows are sorted by --time."

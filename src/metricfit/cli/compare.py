@@ -27,11 +27,11 @@ from metricfit.cli.output_paths import run_folder
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import command_line, print_message, print_result
 from metricfit.report.pages import write_comparison_page
+from metricfit.tabular import large_rows
 from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.run_description import ChangedRunError, other_tables
-from metricfit.tabular.large import row_sources
 
 
 def run_compare(
@@ -54,7 +54,7 @@ def run_compare(
     named_folder = run_folder(table.data, aim.metric, date.today()) if out is None else out
     # With a confidence, too few rows are refused before training, and need no warning.
     rows, table_rows, note = read_compared_rows(
-        table, aim.subject_to if aim.confidence is None else (), most=max_rows or row_sources.LARGE_ROWS
+        table, aim.subject_to if aim.confidence is None else (), most=max_rows or large_rows.LARGE_ROWS
     )
     X, y, groups = rows.X, rows.y, rows.groups
     if note is not None:

@@ -52,7 +52,7 @@ from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
 from metricfit.tabular.insight.judged_rows import held_out_counts
 from metricfit.tabular.insight.periods import Period, describe_fall, values_by_period
-from metricfit.tabular.large.row_sources import random_rows
+from metricfit.tabular.large_rows import random_rows
 from metricfit.tabular.row_folds import FORWARD
 
 GRAPH = "model.onnx"

@@ -5,7 +5,6 @@ The model is fixed before it scores them, so that the tests of a confidence are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ class Rows:
 
     def take(self, numbers: NDArray[np.int64]) -> Rows:
         """Return these rows."""
-        X = self.X if hasattr(self.X, "shape") else np.asarray(self.X)
+        X: Any = self.X if hasattr(self.X, "shape") else np.asarray(self.X)
         weight, groups = (None if part is None else part[numbers] for part in (self.weight, self.groups))
         table = _safe_indexing(X.tocsr() if issparse(X) else X, numbers)
         return Rows(table, _safe_indexing(self.y, numbers), weight, groups)
@@ -148,5 +147,5 @@ def _drawn(
     """Draw a share of the rows, or of the groups."""
     unit = np.arange(len(rows)) if groups is None else pd.factorize(groups)[0]
     units = int(unit.max()) + 1
-    drawn: Sequence[int] = generator.permutation(units)[: round(share * units)]
+    drawn = generator.permutation(units)[: round(share * units)]
     return rows[np.isin(unit, drawn)]

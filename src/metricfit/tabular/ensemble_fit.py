@@ -23,9 +23,7 @@ from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ense
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, FittedModel, Floats, Integers
 from metricfit.tabular.fit_progress import FitTracker, choose_watcher
-from metricfit.tabular.large.compact_rows import CompactFeatures
-from metricfit.tabular.large.held_out_part import split_large_table
-from metricfit.tabular.large.large_families import families_of_large_table
+from metricfit.tabular.large_rows import CompactFeatures, split_large_table
 from metricfit.tabular.out_of_fold import FamilyResult, fit_families
 from metricfit.tabular.parameters import threads_of
 from metricfit.tabular.row_folds import Splits, choose_folds, is_forward
@@ -82,6 +80,8 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     deadline, jobs = Deadline.after(model.time_budget, watcher.stop), threads_of(model.n_jobs)
     is_large = isinstance(rows.features, CompactFeatures)
     if isinstance(rows.features, CompactFeatures):
+        from metricfit.tabular.large_families import families_of_large_table  # needs LightGBM
+
         families = families_of_large_table(families, rows.features, jobs, deadline)
         if runs_on_cluster():
             log.warning("a table of this size is not sent to a cluster: its models are fitted in this process")

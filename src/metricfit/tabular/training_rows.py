@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
-from metricfit.data.parquet_table import ParquetTable
 from metricfit.decide.class_requirements import check_class_index
 from metricfit.decide.costs.row_costs import check_costs, cost_columns
 from metricfit.decide.estimators.model_requirements import model_requirements
@@ -28,8 +27,7 @@ from metricfit.tabular import inputs
 from metricfit.tabular.calibration_rows import CalibrationRows
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import AnyFeatures, Features, Floats, Integers, TrainingRows
-from metricfit.tabular.large.batch_encoding import encode_large_table
-from metricfit.tabular.large.row_sources import is_large, source_of
+from metricfit.tabular.large_rows import encode_large_table, is_large
 from metricfit.tabular.parameters import check_parameters
 from metricfit.tabular.row_folds import takes_row_numbers
 
@@ -120,9 +118,7 @@ def prepare_rows(
         weights = None if counted is None else torch.from_numpy(counted)
         checked_guarantee(requirements, target, model.confidence, weight=weights, groups=of_group)
     if encoded is None and is_large(table):
-        model.encoder_, features = encode_large_table(
-            source_of(table), None if isinstance(table, ParquetTable) else table
-        )
+        model.encoder_, features = encode_large_table(table)
     else:
         if encoded is None:
             encoder = TableEncoder()

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.tabular.large import held_out_part, large_families, row_sources
+from metricfit.tabular import large_families, large_rows
 
 ROWS = 1500
 
@@ -43,8 +43,8 @@ def labels(frame):
 @pytest.fixture
 def small_is_large(monkeypatch):
     """Treat tables of more than 1,000 rows as large, in batches of 400 rows and samples of 300."""
-    monkeypatch.setattr(row_sources, "LARGE_ROWS", 1000)
-    monkeypatch.setattr(row_sources, "BATCH_ROWS", 400)
+    monkeypatch.setattr(large_rows, "LARGE_ROWS", 1000)
+    monkeypatch.setattr(large_rows, "BATCH_ROWS", 400)
     monkeypatch.setattr(large_families, "SAMPLE_ROWS", 300)
     monkeypatch.setattr(large_families, "SAMPLE_OF_HELD_OUT", 100)
-    monkeypatch.setattr(held_out_part, "HELD_OUT_ROWS", 250)
+    monkeypatch.setattr(large_rows, "HELD_OUT_ROWS", 250)

@@ -4,20 +4,18 @@ import numpy as np
 import pytest
 
 from metricfit.errors import InvalidValueError
-from metricfit.tabular.large import held_out_part
-from metricfit.tabular.large.batch_encoding import encode_large_table
-from metricfit.tabular.large.held_out_part import split_large_table, stratified_sample
-from metricfit.tabular.large.row_sources import source_of
+from metricfit.tabular import large_rows
+from metricfit.tabular.large_rows import encode_large_table, split_large_table, stratified_sample
 
 
 @pytest.fixture(scope="module")
 def features(frame):
-    return encode_large_table(source_of(frame))[1]
+    return encode_large_table(frame)[1]
 
 
 def test_one_part_is_held_out(features, labels, monkeypatch):
-    monkeypatch.setattr(held_out_part, "HELD_OUT_ROWS", 150)
-    monkeypatch.setattr(held_out_part, "HELD_OUT_OF_RAREST", 20)
+    monkeypatch.setattr(large_rows, "HELD_OUT_ROWS", 150)
+    monkeypatch.setattr(large_rows, "HELD_OUT_OF_RAREST", 20)
     ((train, held_out),) = split_large_table(features, labels, None, None, seed=0)
     assert len(held_out) == pytest.approx(150, abs=12)
     assert np.array_equal(np.sort(np.concatenate([train, held_out])), np.arange(len(labels)))
@@ -28,8 +26,8 @@ def test_one_part_is_held_out(features, labels, monkeypatch):
 
 
 def test_rare_classes_have_enough_held_out_rows(features, labels, monkeypatch):
-    monkeypatch.setattr(held_out_part, "HELD_OUT_ROWS", 15)
-    monkeypatch.setattr(held_out_part, "HELD_OUT_OF_RAREST", 40)
+    monkeypatch.setattr(large_rows, "HELD_OUT_ROWS", 15)
+    monkeypatch.setattr(large_rows, "HELD_OUT_OF_RAREST", 40)
     ((_, held_out),) = split_large_table(features, labels, None, None, seed=0)
     assert labels[held_out].sum() == pytest.approx(40, abs=3)
 

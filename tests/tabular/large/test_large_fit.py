@@ -11,19 +11,18 @@ from sklearn.preprocessing import FunctionTransformer
 from metricfit import MetricClassifier
 from metricfit.boosting import prior_logits
 from metricfit.data.parquet_table import ParquetTable
+from metricfit.tabular import large_families, large_rows
 from metricfit.tabular.families.boosting import Boosting
 from metricfit.tabular.families.family import Deadline, TrainingRows, choose_candidates
-from metricfit.tabular.large import held_out_part, large_families, row_sources
-from metricfit.tabular.large.batch_encoding import encode_large_table
-from metricfit.tabular.large.large_families import BinnedRows, BoostingInBatches
-from metricfit.tabular.large.row_sources import source_of
+from metricfit.tabular.large_families import BinnedRows, BoostingInBatches
+from metricfit.tabular.large_rows import encode_large_table
 
 pytestmark = pytest.mark.usefixtures("small_is_large")
 
 
 def test_trees_from_batches_are_those_of_rows_in_memory(frame, labels, monkeypatch):
     monkeypatch.setattr(large_families, "ROWS_OF_TREES", {})
-    features = encode_large_table(source_of(frame))[1]
+    features = encode_large_table(frame)[1]
     rows = TrainingRows(features, labels, np.linspace(0.5, 1.5, len(labels)), 2)
     split = np.arange(1200), np.arange(1200, 1500)
     in_memory = Boosting().fit(*(rows.take(part) for part in split), seed=3, deadline=Deadline())
@@ -38,10 +37,10 @@ def test_trees_from_batches_are_those_of_rows_in_memory(frame, labels, monkeypat
 @pytest.fixture(scope="module")
 def fitted(frame, labels):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_sources, "LARGE_ROWS", 1000)
-        patch.setattr(row_sources, "BATCH_ROWS", 400)
+        patch.setattr(large_rows, "LARGE_ROWS", 1000)
+        patch.setattr(large_rows, "BATCH_ROWS", 400)
         patch.setattr(large_families, "SAMPLE_ROWS", 300)
-        patch.setattr(held_out_part, "HELD_OUT_ROWS", 250)
+        patch.setattr(large_rows, "HELD_OUT_ROWS", 250)
         model = MetricClassifier("f1", models=["linear", "boosting_small"], random_state=0, n_jobs=1)
         return model.fit(frame, labels)
 

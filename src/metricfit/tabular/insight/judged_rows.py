@@ -27,7 +27,7 @@ from metricfit.decide.held_out import HeldOut
 from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric, get_metric
-from metricfit.tabular.large.held_out_part import stratified_sample
+from metricfit.tabular.large_rows import stratified_sample
 
 
 def held_out_rows(model: Any) -> HeldOut:

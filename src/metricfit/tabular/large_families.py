@@ -25,8 +25,7 @@ from metricfit.tabular.families.family import (
     TrainingRows,
 )
 from metricfit.tabular.families.forest import ExtraTrees
-from metricfit.tabular.large.compact_rows import PART_ROWS, CompactFeatures
-from metricfit.tabular.large.held_out_part import stratified_sample
+from metricfit.tabular.large_rows import PART_ROWS, CompactFeatures, stratified_sample
 
 log = logging.getLogger("metricfit.tabular")
 
