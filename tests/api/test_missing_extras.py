@@ -56,9 +56,9 @@ def test_the_command_says_what_to_install(package, arguments):
 
 
 def test_a_mistake_in_an_import_is_not_hidden():
-    ended = run_without("metricfit.cli.exit_codes", COMMAND, "--help")
+    ended = run_without("metricfit.cli.terminal", COMMAND, "--help")
     assert ended.returncode == 1
-    assert "import of metricfit.cli.exit_codes halted" in ended.stderr
+    assert "import of metricfit.cli.terminal halted" in ended.stderr
 
 
 def test_the_command_runs():

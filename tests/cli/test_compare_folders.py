@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from metricfit.cli.app import app
 from metricfit.cli.compare import _compare_in_folder
-from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import run_folder
+from metricfit.cli.terminal import UserError
 from metricfit.tabular.compare.comparison import compare
 from metricfit.tabular.compare.methods import classifier_of
 from metricfit.tabular.compare.run_description import ChangedRunError

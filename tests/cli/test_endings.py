@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from metricfit._version import __version__
 from metricfit.cli.app import COMMANDS, app
-from metricfit.cli.exit_codes import UserError, report_errors
+from metricfit.cli.terminal import UserError, report_errors
 from metricfit.curves import InfeasibleError
 from metricfit.errors import is_user_error
 from metricfit.metrics import get_metric
@@ -157,6 +157,6 @@ def test_a_full_disk_is_one_paragraph(tmp_path):
         text=True,
     )
     assert found.returncode == 2, found.stderr
-    assert re.match(r"Error: .*File too large. Free some disk space", found.stderr)
+    assert re.search(r"(^|\n)Error: .*File too large. Free some disk space", found.stderr)
     assert found.stdout == ""
     assert "Traceback" not in found.stderr

@@ -14,9 +14,8 @@ from rich.table import Table
 
 import metricfit_papers as tables
 from metricfit.cli import options
-from metricfit.cli.exit_codes import UserError, report_errors
 from metricfit.cli.progress_display import progress_bar
-from metricfit.cli.terminal import print_message, print_result
+from metricfit.cli.terminal import UserError, print_message, print_result, report_errors
 from metricfit.runs.executor import BACKENDS
 from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs.run_sizes import RunSize, read_sizes

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from metricfit._version import __version__
 from metricfit.cli import commands
-from metricfit.cli.exit_codes import UserError, report_errors
+from metricfit.cli.terminal import UserError, report_errors
 
 #: Other packages add their commands to this group of entry points.
 GROUP = "metricfit.commands"

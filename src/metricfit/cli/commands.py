@@ -1,17 +1,22 @@
 """The signatures of all commands; what a command does is in the module with its name, imported when it is called.
 
-Nothing here may import pandas, scikit-learn or torch, so that ``--help`` takes no time.
+Nothing here may import pandas or scikit-learn, so that ``--help`` takes no time.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from metricfit.cli import options
-from metricfit.cli.options import Aim, TableOptions
+
+
+def _run(command: str, arguments: dict[str, Any]) -> None:
+    """Run a command: ``run`` of the module with its name."""
+    import_module(f"metricfit.cli.{command}").run(options.Given(**arguments))
 
 
 def doctor(
@@ -36,12 +41,7 @@ def doctor(
     as_json: options.AsJson = False,
 ) -> None:
     """Say what looks wrong in a table before anything is trained, the most serious first."""
-    from metricfit.cli.doctor import run_doctor
-
-    table = TableOptions(
-        tuple(data), target, group, time, tuple(drop or ()), tuple(category or ()), False, sep, decimal, encoding
-    )
-    run_doctor(table, Aim("f1", tuple(subject_to or ()), confidence, positive), as_json=as_json)
+    _run("doctor", locals())
 
 
 def fit(
@@ -112,41 +112,7 @@ def fit(
     quiet: options.Quiet = False,
 ) -> None:
     """Train a classifier for a metric, choose its threshold, and write the model and a report."""
-    from metricfit.cli.fit import run_fit
-    from metricfit.cli.output_paths import claimed_folder
-
-    with claimed_folder(out):
-        run_fit(
-            TableOptions(
-                tuple(data),
-                target,
-                group,
-                time,
-                tuple(drop or ()),
-                tuple(category or ()),
-                skip_unlabelled,
-                sep,
-                decimal,
-                encoding,
-                order,
-            ),
-            Aim(metric, tuple(subject_to or ()), confidence, positive),
-            out,
-            refer=refer,
-            refer_subject_to=refer_subject_to,
-            method=method,
-            models=models,
-            folds=folds,
-            time_budget=time_budget,
-            insight=insight,
-            onnx=onnx,
-            calibration=calibration,
-            jobs=jobs,
-            backend=backend,
-            seed=seed,
-            as_json=as_json,
-            quiet=quiet,
-        )
+    _run("fit", locals())
 
 
 def compare(
@@ -195,36 +161,7 @@ def compare(
     quiet: options.Quiet = False,
 ) -> None:
     """Compare ways to train a classifier on identical folds, and recommend one."""
-    from metricfit.cli.compare import run_compare
-    from metricfit.cli.output_paths import claimed_folder
-
-    with claimed_folder(out):
-        run_compare(
-            TableOptions(
-                tuple(data),
-                target,
-                group,
-                time,
-                tuple(drop or ()),
-                tuple(category or ()),
-                skip_unlabelled,
-                sep,
-                decimal,
-                encoding,
-                order,
-            ),
-            Aim(metric, tuple(subject_to or ()), confidence, positive),
-            out,
-            folds=folds,
-            jobs=jobs,
-            backend=backend,
-            methods=method,
-            max_rows=max_rows,
-            time_budget=time_budget,
-            seed=seed,
-            as_json=as_json,
-            quiet=quiet,
-        )
+    _run("compare", locals())
 
 
 def evaluate(
@@ -244,12 +181,7 @@ def evaluate(
     quiet: options.Quiet = False,
 ) -> None:
     """Compute the metrics of a saved model on labelled rows."""
-    from metricfit.cli.evaluate import run_evaluate
-
-    table = TableOptions(
-        tuple(data), target, group, skip_unlabelled=skip_unlabelled, sep=sep, decimal=decimal, encoding=encoding
-    )
-    run_evaluate(model, table, threshold=threshold, report=report, as_json=as_json, quiet=quiet)
+    _run("evaluate", locals())
 
 
 def predict(
@@ -271,10 +203,7 @@ def predict(
 
     A file with a header and no rows gives predictions with a header and no rows.
     """
-    from metricfit.cli.predict import run_predict
-
-    text = {"sep": sep, "decimal": decimal, "encoding": encoding}
-    run_predict(model, data, out, text, id_columns=id_columns or (), threshold=threshold, as_json=as_json, quiet=quiet)
+    _run("predict", locals())
 
 
 def export(
@@ -295,43 +224,14 @@ def export(
     quiet: options.Quiet = False,
 ) -> None:
     """Write a saved model as one ONNX graph, compare it with the model, and time it."""
-    from metricfit.cli.export import run_export
-
-    text = {"sep": sep, "decimal": decimal, "encoding": encoding}
-    run_export(model, onnx, data or (), text, as_json=as_json, quiet=quiet)
+    _run("export", locals())
 
 
 def metrics(as_json: options.AsJson = False) -> None:
     """List the metrics with their formulas over true and false positives and negatives."""
-    from metricfit.cli.terminal import print_result
-    from metricfit.metrics import registry
-
-    formulas = {repr(entry): entry.summary for entry in map(registry.find, registry.names())}
-    width = max(map(len, formulas))
-    lines = [f"{name:{width}}  {formula}" for name, formula in formulas.items()]
-    listed = [{"name": name, "formula": formula} for name, formula in formulas.items()]
-    print_result({"metrics": listed}, as_json, lines)
+    _run("metrics", locals())
 
 
 def datasets(as_json: options.AsJson = False) -> None:
     """List the datasets of metricfit.data.load and fetch: their size, positive class and source."""
-    from metricfit.cli.terminal import print_result
-    from metricfit.data.datasets import CATALOGUE, names
-
-    listed, lines = [], []
-    width = max(map(len, names()))
-    for name in names():
-        entry = CATALOGUE[name]
-        listed.append(
-            {
-                "name": name,
-                "rows": entry.rows,
-                "positives": entry.positives,
-                "positive": entry.positive,
-                "source": entry.source,
-                "fetch": entry.openml is not None,
-            }
-        )
-        counts = f"{entry.rows} rows, {entry.positives} positive"
-        lines.append(f"{name:{width}}  {counts}: {entry.positive}; {entry.source}")
-    print_result({"datasets": listed}, as_json, lines)
+    _run("datasets", locals())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -21,11 +21,10 @@ from metricfit.cli.command_rows import (
     read_compared_rows,
     title_data,
 )
-from metricfit.cli.exit_codes import NOT_MET, UserError
-from metricfit.cli.options import Aim, TableOptions
-from metricfit.cli.output_paths import run_folder
+from metricfit.cli.options import Given
+from metricfit.cli.output_paths import claimed_folder, run_folder
 from metricfit.cli.progress_display import progress_bar
-from metricfit.cli.terminal import command_line, print_message, print_result
+from metricfit.cli.terminal import NOT_MET, UserError, command_line, print_message, print_result
 from metricfit.report.pages import write_comparison_page
 from metricfit.tabular import large_rows
 from metricfit.tabular.compare.comparison import Comparison
@@ -34,33 +33,25 @@ from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.run_description import ChangedRunError, other_tables
 
 
-def run_compare(
-    table: TableOptions,
-    aim: Aim,
-    out: Path | None,
-    *,
-    folds: int,
-    jobs: int,
-    backend: str,
-    methods: Sequence[str] | None,
-    max_rows: int | None,
-    time_budget: float,
-    seed: int,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def run(given: Given) -> None:
     """Compare methods, and write the report; the options are those of ``commands.compare``."""
-    check_aim(aim)
-    named_folder = run_folder(table.data, aim.metric, date.today()) if out is None else out
+    with claimed_folder(given.out):
+        _run(given)
+
+
+def _run(given: Given) -> None:
+    out, quiet = given.out, given.quiet
+    check_aim(given)
+    named_folder = run_folder(given.data, given.metric, date.today()) if out is None else out
     # With a confidence, too few rows are refused before training, and need no warning.
     rows, table_rows, note = read_compared_rows(
-        table, aim.subject_to if aim.confidence is None else (), most=max_rows or large_rows.LARGE_ROWS
+        given, given.subject_to if given.confidence is None else (), most=given.max_rows or large_rows.LARGE_ROWS
     )
     X, y, groups = rows.X, rows.y, rows.groups
     if note is not None:
         print_message(f"{note}.")
-    check_binary_options(y, aim.positive)
-    positive_label, counts = choose_positive_label(y, aim.positive), y.value_counts()
+    check_binary_options(y, given.positive)
+    positive_label, counts = choose_positive_label(y, given.positive), y.value_counts()
     if out is None and not quiet:
         print_message(
             f"Trainings and report are kept in {named_folder}; --out {shlex.quote(str(named_folder))} finds them."
@@ -70,27 +61,27 @@ def run_compare(
             compare_methods,
             X,
             rows.ordered_labels,
-            aim.metric,
-            subject_to=list(aim.subject_to) or None,
-            confidence=aim.confidence,
+            given.metric,
+            subject_to=list(given.subject_to) or None,
+            confidence=given.confidence,
             groups=groups,
-            time=None if table.time is None else pd.Series(range(len(X)), name=table.time),  # they are sorted
+            time=None if given.time is None else pd.Series(range(len(X)), name=given.time),  # they are sorted
             pos_label=positive_label,
-            folds=folds,
-            name=title_data(table.data),
-            methods=methods,
-            time_budget=time_budget,
-            seed=seed,
-            jobs=jobs,
-            backend=backend,
+            folds=given.folds,
+            name=title_data(given.data),
+            methods=given.method,
+            time_budget=given.time_budget,
+            seed=given.seed,
+            jobs=given.jobs,
+            backend=given.backend,
             progress=progress,
         )
-        _refuse_other_tables(named_folder, title_data(table.data))
+        _refuse_other_tables(named_folder, title_data(given.data))
         result, folder = _compare_in_folder(compare_in, named_folder, by_default=out is None)
     if note is not None:
         result = replace(result, notes=(note, *result.notes))
     report = write_comparison_page(result, folder / "report.html", command=command_line())
-    command = fit_command(result, table, aim, folder / "recommended", seed=seed)
+    command = fit_command(result, given, folder / "recommended")
     summary = result.to_dict() | {
         "table_rows": table_rows,
         "compared_rows": len(y),
@@ -110,7 +101,7 @@ def run_compare(
         f"Trainings: {folder} (the same command uses them again)",
         f"Report: {report}",
     ]
-    print_result(summary, as_json, lines)
+    print_result(summary, given.as_json, lines)
     if not result.requirements_reachable:
         raise typer.Exit(NOT_MET)
 
@@ -141,10 +132,10 @@ def _compare_in_folder(
             print_message(f"{problem} This one goes to {folder}.")
 
 
-def fit_command(comparison: Comparison, table: TableOptions, aim: Aim, out: Path, *, seed: int) -> str:
+def fit_command(comparison: Comparison, given: Given, out: Path) -> str:
     """Return the command that fits the recommended method, as it would be typed."""
-    words = ["metricfit", "fit", *table.words(), *aim.words()]
-    words += [] if seed == 0 else ["--seed", str(seed)]
+    words = ["metricfit", "fit", *given.words()]
+    words += [] if given.seed == 0 else ["--seed", str(given.seed)]
     words += [] if comparison.recommended == DEFAULT else ["--method", str(comparison.recommended)]
     return shlex.join([*words, "--out", str(out)])
 

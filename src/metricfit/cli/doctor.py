@@ -18,9 +18,8 @@ from metricfit.cli.command_rows import (
     name_data,
     read_data,
 )
-from metricfit.cli.exit_codes import UserError
-from metricfit.cli.options import Aim, TableOptions
-from metricfit.cli.terminal import print_result
+from metricfit.cli.options import Given
+from metricfit.cli.terminal import UserError, print_result
 from metricfit.data.files import STANDARD_INPUT
 from metricfit.tabular.doctor.examination import Examination, examine_table
 from metricfit.tabular.doctor.finding import SEVERITIES
@@ -29,9 +28,9 @@ from metricfit.tabular.doctor.finding import SEVERITIES
 WIDTH = 80
 
 
-def run_doctor(options: TableOptions, aim: Aim, *, as_json: bool) -> None:
+def run(options: Given) -> None:
     """Say what looks wrong in a table; the options are those of ``commands.doctor``."""
-    check_aim(aim)
+    check_aim(options)
     if [str(path) for path in options.data].count(STANDARD_INPUT) > 1:
         raise UserError("Standard input (-) is one table; give the others as files.")
     read = [
@@ -39,20 +38,20 @@ def run_doctor(options: TableOptions, aim: Aim, *, as_json: bool) -> None:
     ]
     check_columns(options, list(read[0][1].columns), read[0][0])
     (name, table), *further = [(source, choose_columns(options, frame, source)) for source, frame in read]
-    positive = aim.positive
+    positive = options.positive
     examination = examine_table(
         table,
         options.target,
         further=dict(further),
         time=options.time,
         groups=options.group,
-        subject_to=list(aim.subject_to) or None,
-        confidence=aim.confidence,
+        subject_to=list(options.subject_to) or None,
+        confidence=options.confidence,
         pos_label=None if positive is None else choose_positive_label(table[options.target].dropna(), positive),
         name=name,
     )
     result = {"table": name, "further": [other for other, _ in further]} | examination.to_dict()
-    print_result(result, as_json, _lines(examination, name))
+    print_result(result, options.as_json, _lines(examination, name))
 
 
 def _lines(examination: Examination, name: str) -> list[str | Table]:

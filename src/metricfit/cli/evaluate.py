@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,12 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from metricfit.cli.command_rows import title_data
-from metricfit.cli.exit_codes import UserError
-from metricfit.cli.options import TableOptions
+from metricfit.cli.options import Given
 from metricfit.cli.output_paths import check_file
-from metricfit.cli.saved_model import check_threshold, load_model
-from metricfit.cli.scored_data import scored_rows
-from metricfit.cli.terminal import command_line, print_message, print_result, status
+from metricfit.cli.scored_data import check_threshold, load_model, scored_rows
+from metricfit.cli.terminal import UserError, command_line, print_message, print_result, status
 from metricfit.data.columns import quote_label
 from metricfit.report import formatting
 from metricfit.report.evaluation_result import evaluation_result
@@ -25,19 +22,18 @@ from metricfit.tabular import MetricClassifier
 MAX_COLUMNS = 12  # classes side by side on a terminal
 
 
-def run_evaluate(
-    model: Path, table: TableOptions, *, threshold: float | None, report: Path | None, as_json: bool, quiet: bool
-) -> None:
+def run(given: Given) -> None:
     """Compute the metrics of a saved model; the options are those of ``commands.evaluate``."""
+    report, threshold = given.report, given.threshold
     if report is not None:
         check_file(report, "--report")
-    elif table.group is not None:
+    elif given.group is not None:
         raise UserError("--group is for the values by group in the report: give --report too.")
-    classifier = load_model(model)
+    classifier = load_model(given.model)
     check_threshold(classifier, threshold)
-    X, y, groups = scored_rows(classifier, table, doing="Evaluating", quiet=quiet)
+    X, y, groups = scored_rows(classifier, given, doing="Evaluating")
     _warn_of_absent_classes(classifier, y)
-    with status("Evaluating ...", quiet):
+    with status("Evaluating ...", given.quiet):
         result = evaluation_result(classifier, X, y, threshold) | {"report": None}
         if report is not None:
             page = write_evaluation_page(
@@ -46,13 +42,13 @@ def run_evaluate(
                 y,
                 report,
                 threshold=threshold,
-                data=title_data(table.data),
+                data=title_data(given.data),
                 command=command_line(),
                 groups=groups,
-                group=table.group,
+                group=given.group,
             )
             result["report"] = str(page)
-    print_result(result, as_json, _lines(result))
+    print_result(result, given.as_json, _lines(result))
 
 
 def _warn_of_absent_classes(model: MetricClassifier, y: pd.Series) -> None:

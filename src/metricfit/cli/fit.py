@@ -28,11 +28,10 @@ from metricfit.cli.command_rows import (
     read_fitted_rows,
     title_data,
 )
-from metricfit.cli.exit_codes import INTERRUPTED, NOT_MET, UserError
-from metricfit.cli.options import Aim, TableOptions
-from metricfit.cli.output_paths import next_free
+from metricfit.cli.options import Given
+from metricfit.cli.output_paths import claimed_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
-from metricfit.cli.terminal import command_line, print_message, print_result
+from metricfit.cli.terminal import INTERRUPTED, NOT_MET, UserError, command_line, print_message, print_result
 from metricfit.data.columns import quote_label
 from metricfit.data.parquet_table import ParquetTable
 from metricfit.decide.refer.referral import check_referral
@@ -62,79 +61,68 @@ CHECKED_ROWS = 50_000
 THREADS = "threads"
 
 
-def run_fit(
-    table: TableOptions,
-    aim: Aim,
-    out: Path,
-    *,
-    refer: float | None,
-    refer_subject_to: Sequence[str] | None,
-    method: str | None,
-    models: str,
-    folds: int | None,
-    time_budget: float,
-    insight: bool,
-    onnx: bool,
-    calibration: float | None,
-    jobs: int,
-    backend: str,
-    seed: int,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def run(given: Given) -> None:
     """Train a classifier, and write the model and its report; the options are those of ``commands.fit``."""
-    check_aim(aim)
-    if backend not in (THREADS, *CLUSTERS):
-        raise UserError(f"--backend is {THREADS}, {' or '.join(CLUSTERS)}; got {quote(backend)}.")
-    families = _families_named(models)
-    if method is not None and families != "auto":
+    with claimed_folder(given.out):
+        _run(given)
+
+
+def _run(given: Given) -> None:
+    out = given.out
+    check_aim(given)
+    if given.backend not in (THREADS, *CLUSTERS):
+        raise UserError(f"--backend is {THREADS}, {' or '.join(CLUSTERS)}; got {quote(given.backend)}.")
+    families = _families_named(given.models)
+    if given.method is not None and families != "auto":
         raise UserError("--method and --models both choose the models; give one of them.")
-    if method in FOR_REQUIREMENTS and not aim.subject_to:
-        raise UserError(f"--method {quote(method)} needs a requirement, such as --subject-to 'recall >= 0.9'.")
-    if onnx:
+    if given.method in FOR_REQUIREMENTS and not given.subject_to:
+        raise UserError(f"--method {quote(given.method)} needs a requirement, such as --subject-to 'recall >= 0.9'.")
+    if given.onnx:
         check_can_export()
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")
     # With a confidence, too few rows are refused before training, and need no warning.
-    rows = read_fitted_rows(table, aim.subject_to if aim.confidence is None else ())
+    rows = read_fitted_rows(given, given.subject_to if given.confidence is None else ())
     X, y, groups = rows.X, rows.y, rows.groups
-    check_binary_options(y, aim.positive)
-    referral = as_requirements(refer_subject_to)
-    if refer is not None or referral:
-        check_referral(get_metric(aim.metric), y.nunique(), refer, referral, aim.confidence)
-    make_classifier = partial(MetricClassifier, models=families) if method is None else partial(classifier_of, method)
-    model: MetricClassifier = make_classifier(
-        metric=aim.metric,
-        subject_to=list(aim.subject_to) or None,
-        confidence=aim.confidence,
-        calibration=calibration,
-        members=folds,
-        cv=None if table.time is None else FORWARD,
-        time_budget=time_budget,
-        n_jobs=jobs,
-        pos_label=choose_positive_label(y, aim.positive),
-        random_state=seed,
+    check_binary_options(y, given.positive)
+    referral = as_requirements(given.refer_subject_to)
+    if given.refer is not None or referral:
+        check_referral(get_metric(given.metric), y.nunique(), given.refer, referral, given.confidence)
+    make_classifier = (
+        partial(MetricClassifier, models=families) if given.method is None else partial(classifier_of, given.method)
     )
-    with fit_display(quiet or as_json) as display, watch_fit(display), warnings.catch_warnings():
+    model: MetricClassifier = make_classifier(
+        metric=given.metric,
+        subject_to=list(given.subject_to) or None,
+        confidence=given.confidence,
+        calibration=given.calibration,
+        members=given.folds,
+        cv=None if given.time is None else FORWARD,
+        time_budget=given.time_budget,
+        n_jobs=given.jobs,
+        pos_label=choose_positive_label(y, given.positive),
+        random_state=given.seed,
+    )
+    with fit_display(given.quiet or given.as_json) as display, watch_fit(display), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
-        display.check = _check_before_training if onnx else None
-        with nullcontext() if backend == THREADS else start_backend(backend, jobs):
+        display.check = _check_before_training if given.onnx else None
+        with nullcontext() if given.backend == THREADS else start_backend(given.backend, given.jobs):
             model.fit(X, rows.ordered_labels.array if rows.order else y.to_numpy(), groups=groups)
-        if refer is not None or referral:
-            model.refer(max_share=refer, subject_to=referral)
+        if given.refer is not None or referral:
+            model.refer(max_share=given.refer, subject_to=referral)
         with new_folder(out) as unfinished:
-            model.save(unfinished / "model", data=title_data(table.data), target=table.target)
+            model.save(unfinished / "model", data=title_data(given.data), target=given.target)
             write_model_page(
                 model,
                 unfinished / "report.html",
-                data=title_data(table.data),
-                target=table.target,
+                data=title_data(given.data),
+                target=given.target,
                 command=command_line(),
-                rows=(X, y.to_numpy()) if insight else None,
-                group=table.group,
+                rows=(X, y.to_numpy()) if given.insight else None,
+                group=given.group,
                 times=rows.times,
             )
-            exported = export_fitted(model, X, unfinished, out) if onnx else None
+            exported = export_fitted(model, X, unfinished, out) if given.onnx else None
     periods = values_by_period(model, rows.times)
     fall = describe_fall(periods, model.decision_.value, get_metric(model.metric))
     result = _result(model, y.value_counts(), out) | {
@@ -150,7 +138,7 @@ def run_fit(
             _table_of_periods(periods, metric_label(model)),
             *([] if fall is None else [f"Warning: {fall}"]),
         ]
-    print_result(result, as_json, lines if exported is None else [*lines, *str(exported).splitlines()])
+    print_result(result, given.as_json, lines if exported is None else [*lines, *str(exported).splitlines()])
     if not model.requirements_met_:
         print_message(
             f"The requirements are not met: {model.decision_.not_reachable}. The model is kept and decides as near "
@@ -163,7 +151,7 @@ def run_fit(
             f"folder: {_command_with(out, next_free(out))}"
         )
         raise typer.Exit(INTERRUPTED)
-    if not model.requirements_met_ or (onnx and exported is None):
+    if not model.requirements_met_ or (given.onnx and exported is None):
         raise typer.Exit(NOT_MET)
 
 

@@ -1,9 +1,11 @@
-"""Arguments and options that several commands share, and the two values that they are passed on as."""
+"""Arguments and options that several commands share, and the value that they are passed on as."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from types import SimpleNamespace
+from typing import Annotated, Any
 
 import typer
 
@@ -130,8 +132,12 @@ Jobs = Annotated[int, typer.Option("--jobs", min=-1, help="Folds that are fitted
 Budget = Annotated[float, typer.Option("--time-budget", min=0.001, help="Seconds of training for each model.")]
 
 
-class TableOptions(NamedTuple):
-    """What the user says about a table: where it is, what its columns are, and how its text is written.
+#: Options that may be repeated.
+REPEATED = ("data", "subject_to", "refer_subject_to", "drop", "category", "id_columns")
+
+
+class Given(SimpleNamespace):
+    """What the user typed: one attribute for each argument of the command.
 
     Attributes:
         data: The files.
@@ -145,19 +151,34 @@ class TableOptions(NamedTuple):
         decimal: The decimal mark of a text table; None to guess it.
         encoding: The encoding of a text table; None to guess it.
         order: The classes from the lowest to the highest, separated by commas, or None.
+        metric: The metric.
+        subject_to: The requirements.
+        confidence: The probability with which the requirements must hold on new rows, or None.
+        positive: The text of the positive label, or None to choose it.
     """
 
-    data: tuple[Path, ...]
-    target: str
+    data: Sequence[Path] = ()
+    target: str = ""
     group: str | None = None
     time: str | None = None
-    drop: tuple[str, ...] = ()
-    category: tuple[str, ...] = ()
+    drop: Sequence[str] = ()
+    category: Sequence[str] = ()
     skip_unlabelled: bool = False
     sep: str | None = None
     decimal: str | None = None
     encoding: str | None = None
     order: str | None = None
+    metric: str = "f1"
+    subject_to: Sequence[str] = ()
+    confidence: float | None = None
+    positive: str | None = None
+    as_json: bool = False
+    quiet: bool = False
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(
+            **{name: () if name in REPEATED and value is None else value for name, value in arguments.items()}
+        )
 
     @property
     def text(self) -> dict[str, str | None]:
@@ -165,34 +186,11 @@ class TableOptions(NamedTuple):
         return {"sep": self.sep, "decimal": self.decimal, "encoding": self.encoding}
 
     def words(self) -> list[str]:
-        """Return the options as words of a command."""
+        """Return the options about the table and the aim as words of a command."""
         words = [*map(str, self.data), "--target", self.target]
-        for option, names in (("--drop", self.drop), ("--category", self.category)):
-            words += [word for name in names for word in (option, name)]
         words += ["--skip-unlabelled"] if self.skip_unlabelled else []
-        for option in ("group", "time", "sep", "decimal", "encoding", "order"):
-            value = getattr(self, option)
-            words += [] if value is None else [f"--{option}", value]
-        return words
-
-
-class Aim(NamedTuple):
-    """What the decisions are judged by.
-
-    Attributes:
-        metric: The metric.
-        subject_to: The requirements.
-        confidence: The probability with which the requirements must hold on new rows, or None.
-        positive: The text of the positive label, or None to choose it.
-    """
-
-    metric: str = "f1"
-    subject_to: tuple[str, ...] = ()
-    confidence: float | None = None
-    positive: str | None = None
-
-    def words(self) -> list[str]:
-        """Return the options as words of a command."""
-        words = ["--metric", self.metric, *(word for each in self.subject_to for word in ("--subject-to", each))]
-        words += [] if self.confidence is None else ["--confidence", f"{self.confidence:g}"]
+        for name in ("drop", "category", "group", "time", *self.text, "order", "metric", "subject_to", "confidence"):
+            value = getattr(self, name)
+            values = [] if value is None else [value] if isinstance(value, (str, float)) else value
+            words += [word for each in values for word in (f"--{name.replace('_', '-')}", str(each))]
         return words if self.positive is None else [*words, "--positive", self.positive]

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from metricfit._files import claim
-from metricfit.cli.exit_codes import UserError
+from metricfit.cli.terminal import UserError
 
 
 def check_file(path: Path, option: str) -> None:

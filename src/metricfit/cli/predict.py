@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from metricfit._files import claim
-from metricfit.cli.exit_codes import UserError
+from metricfit.cli.options import Given
 from metricfit.cli.output_paths import check_file
-from metricfit.cli.saved_model import check_threshold, load_model
-from metricfit.cli.scored_data import scored_batches
-from metricfit.cli.terminal import print_result
+from metricfit.cli.scored_data import check_threshold, load_model, scored_batches
+from metricfit.cli.terminal import UserError, print_result
 from metricfit.data.columns import quote_label
 from metricfit.data.writing import WRITABLE, new_table
 from metricfit.decide.refer.refer_label import REFERRED
@@ -28,29 +26,20 @@ from metricfit.tabular.scored_rows import ScoredRows
 PREDICTED, WAS_REFERRED = "predicted", "referred"
 
 
-def run_predict(
-    model: Path,
-    data: Sequence[Path],
-    out: Path,
-    text: dict[str, str | None],
-    *,
-    id_columns: Sequence[str],
-    threshold: float | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def run(given: Given) -> None:
     """Predict new rows with a saved model; the options are those of ``commands.predict``."""
+    out, threshold = given.out, given.threshold
+    check_file(out, "--out")
     if out.suffix.lower() not in WRITABLE:
         raise UserError(f"Predictions are written as {' or '.join(WRITABLE)}; {out.name!r} ends in neither.")
-    check_file(out, "--out")
     with claim(out):
         check_file(out, "--out")  # another command may have written it meanwhile
-        classifier = load_model(model)
+        classifier = load_model(given.model)
         check_threshold(classifier, threshold)
-        carried = list(dict.fromkeys(id_columns))
+        carried = list(dict.fromkeys(given.id_columns))
         _check_names(classifier, carried, threshold)
         rows, counts, unseen = 0, Counter[Any](), Counter[str]()
-        batches = scored_batches(classifier, data, text, carried=carried, quiet=quiet, may_be_empty=True)
+        batches = scored_batches(classifier, given, carried=carried, may_be_empty=True)
         with new_table(out) as table:
             for batch in batches:
                 predictions = _predictions(classifier, batch.scored, threshold)
@@ -67,7 +56,7 @@ def run_predict(
         "threshold": classifier.threshold_ if threshold is None else threshold,
         "referred": counts[str(classifier.refer_label_)] if _refers(classifier, threshold) else None,
     }
-    print_result(result, as_json, _lines(result, classifier))
+    print_result(result, given.as_json, _lines(result, classifier))
 
 
 def _check_names(model: MetricClassifier, carried: Sequence[str], threshold: float | None) -> None:

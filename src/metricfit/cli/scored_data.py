@@ -1,4 +1,4 @@
-"""The rows of a command's files, scored by a saved model in batches."""
+"""A saved model, and the rows of a command's files scored by it in batches."""
 
 from __future__ import annotations
 
@@ -17,17 +17,59 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from metricfit.cli.exit_codes import UserError
-from metricfit.cli.options import TableOptions
-from metricfit.cli.saved_model import model_columns
-from metricfit.cli.terminal import err, print_message, relay_messages
+from metricfit.cli.options import Given
+from metricfit.cli.terminal import UserError, err, print_message, relay_messages
 from metricfit.data.columns import did_you_mean, split_target
 from metricfit.data.reading import Batch, ColumnTypes, RowBatches
 from metricfit.data.text_format import TableWarning, TextOptions
 from metricfit.errors import QUOTED, quote, shorten
-from metricfit.tabular import MetricClassifier
+from metricfit.metrics import get_metric
+from metricfit.tabular import MetricClassifier, TunedDecisionClassifier
 from metricfit.tabular.inputs import describe_unseen
+from metricfit.tabular.model_folder import name_of_estimator
 from metricfit.tabular.scored_rows import ScoredRows, column_types, score_batch
+
+
+def load_model(path: Path) -> MetricClassifier:
+    """Load a model from its folder, or from the folder that ``metricfit fit`` wrote."""
+    return MetricClassifier.load(_folder_of(path))
+
+
+def load_any_model(path: Path) -> MetricClassifier | TunedDecisionClassifier:
+    """Load a MetricClassifier or a TunedDecisionClassifier."""
+    folder = _folder_of(path)
+    is_tuned = name_of_estimator(folder) == TunedDecisionClassifier.__name__
+    return TunedDecisionClassifier.load(folder) if is_tuned else MetricClassifier.load(folder)
+
+
+def _folder_of(path: Path) -> Path:
+    if not path.exists():
+        raise UserError(f"There is no model {path}.")
+    inside = path / "model"  # where fit puts it
+    return inside if inside.is_dir() else path
+
+
+def check_threshold(model: MetricClassifier, threshold: float | None) -> None:
+    """Refuse a threshold for a model that decides by none."""
+    if threshold is not None and len(model.classes_) > 2:
+        raise UserError(
+            "--threshold is for two classes; of several, the largest sum of a class's log-probability and its tuned "
+            "offset decides."
+        )
+    if threshold is not None and get_metric(model.metric).columns:
+        raise UserError(f"--threshold cannot be used with {model.metric}: every row has a threshold of its own.")
+
+
+def model_columns(model: MetricClassifier | TunedDecisionClassifier, frame: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Return the columns that the model was trained on; other columns are ignored."""
+    names = list(getattr(model, "feature_names_in_", frame.columns))
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        listed = ", ".join(quote(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        hint = did_you_mean(missing[0], [name for name in frame.columns if name not in names])
+        raise UserError(f"{source} lacks {len(missing)} of the columns the model was trained on: {listed}.{hint}")
+    return frame[names]
+
 
 #: Seconds between two lines about the progress where there is no terminal.
 BETWEEN_LINES = 10.0
@@ -49,27 +91,20 @@ class ScoredBatch(NamedTuple):
 
 def scored_batches(
     model: MetricClassifier,
-    data: Sequence[Path],
-    text: dict[str, str | None],
+    given: Given,
     *,
-    target: str | None = None,
     carried: Sequence[str] = (),
-    skip_unlabelled: bool = False,
     doing: str = "Predicting",
-    quiet: bool = False,
     may_be_empty: bool = False,
 ) -> Iterator[ScoredBatch]:
     """Read the files of a command in batches, and score their rows.
 
     Args:
         model: The saved model.
-        data: The files.
-        text: How text files are written.
-        target: Name of the column with the labels, if they are needed.
+        given: The options: files, how text is written, and whether rows without a label are left out. A message counts
+            these. Labels are read if there is a target.
         carried: Names of further columns that are needed. In text files they are read as text, letter by letter.
-        skip_unlabelled: Whether rows without a label are left out, which are otherwise refused; a message counts them.
         doing: What the progress is about.
-        quiet: Whether to show no progress.
         may_be_empty: Whether a file may have a header and no rows; its one batch is then empty.
 
     Yields:
@@ -79,16 +114,17 @@ def scored_batches(
         TableError: A file cannot be read, or a row of it cannot be scored; the message names the row.
         UserError: A column is missing, or a label is not known to the model.
     """
+    target = given.target or None
     names = list(getattr(model, "feature_names_in_", ()))
     needed = dict.fromkeys([*names, *([] if target is None else [target]), *carried]) if names else None
     types = column_types(model, target)
     types = ColumnTypes(types.text, [*types.words, *(name for name in carried if name not in names)])
     rows, skipped, unseen = 0, 0, Counter[str]()
-    reading = RowBatches(list(data), TextOptions(**text), needed, types, may_be_empty=may_be_empty)
-    with reading as batches, _row_progress(doing, quiet) as update:
+    reading = RowBatches(list(given.data), TextOptions(**given.text), needed, types, may_be_empty=may_be_empty)
+    with reading as batches, _row_progress(doing, given.quiet) as update:
         warnings.simplefilter("always", TableWarning)
         for batch in batches:
-            labelled = _labelled(batch, target) if skip_unlabelled and target is not None else None
+            labelled = _labelled(batch, target) if given.skip_unlabelled and target is not None else None
             whole = batch if labelled is None else replace(batch, frame=batch.frame[labelled])
             skipped += len(batch.frame) - len(whole.frame)
             if len(batch.frame) and not len(whole.frame):
@@ -111,15 +147,14 @@ def scored_batches(
 
 
 def scored_rows(
-    model: MetricClassifier, table: TableOptions, *, doing: str, quiet: bool
+    model: MetricClassifier, given: Given, *, doing: str
 ) -> tuple[ScoredRows, pd.Series, NDArray[Any] | None]:
     """Read the files of a command in batches, and return the logits, the labels and the groups of all rows.
 
     Args:
         model: The saved model.
-        table: What the user said about the table.
+        given: The options.
         doing: What the progress is about.
-        quiet: Whether to show no progress.
 
     Returns:
         The rows, which stand for the table in all functions that take a model and a table, their labels, and their
@@ -128,18 +163,8 @@ def scored_rows(
     parts: list[ScoredRows] = []
     numbers: list[NDArray[np.int64]] = []
     groups: list[NDArray[Any]] = []
-    target, carried = table.target, [] if table.group is None else [table.group]
-    reading = scored_batches(
-        model,
-        table.data,
-        table.text,
-        target=target,
-        carried=carried,
-        skip_unlabelled=table.skip_unlabelled,
-        doing=doing,
-        quiet=quiet,
-    )
-    for batch in reading:
+    target, carried = given.target, [] if given.group is None else [given.group]
+    for batch in scored_batches(model, given, carried=carried, doing=doing):
         parts.append(batch.scored)
         numbers.append(np.searchsorted(model.classes_, np.asarray(batch.labels)))
         groups += [batch.frame[name].to_numpy() for name in carried]

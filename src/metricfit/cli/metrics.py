@@ -1,0 +1,16 @@
+"""``metricfit metrics``."""
+
+from __future__ import annotations
+
+from metricfit.cli.options import Given
+from metricfit.cli.terminal import print_result
+from metricfit.metrics import registry
+
+
+def run(given: Given) -> None:
+    """List the metrics; the options are those of ``commands.metrics``."""
+    formulas = {repr(entry): entry.summary for entry in map(registry.find, registry.names())}
+    width = max(map(len, formulas))
+    lines = [f"{name:{width}}  {formula}" for name, formula in formulas.items()]
+    listed = [{"name": name, "formula": formula} for name, formula in formulas.items()]
+    print_result({"metrics": listed}, given.as_json, lines)
