@@ -53,12 +53,7 @@ def folder(table, tmp_path_factory):
 
 @pytest.fixture(params=[37, 1000])
 def batch_rows(request, monkeypatch):
-    original = reading.RowBatches.__init__
-    monkeypatch.setattr(
-        reading.RowBatches,
-        "__init__",
-        lambda self, *arguments, **options: original(self, *arguments, **options | {"rows": request.param}),
-    )
+    monkeypatch.setattr(reading, "BATCH_ROWS", request.param)
     return request.param
 
 

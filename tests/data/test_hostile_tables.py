@@ -13,7 +13,7 @@ import pytest
 from pyarrow import feather
 
 from metricfit.data.columns import check_classes, split_target
-from metricfit.data.reading import RowBatches, read_table
+from metricfit.data.reading import read_batches, read_table
 from metricfit.errors import TableError
 
 LARGE = "1" + "0" * 400
@@ -76,8 +76,8 @@ def test_types_that_pandas_lacks_are_read(tmp_path, name, ending):
     else:
         feather.write_feather(rows, path, compression="uncompressed")
     pd.testing.assert_series_equal(read_table(path)["a"], pd.Series(expected, name="a"), check_dtype=False)
-    with RowBatches([path], rows=2) as batches:
-        assert sum(batch.frame["a"].notna().sum() for batch in batches) == pd.Series(expected).notna().sum()
+    batches = read_batches([path], rows=2)
+    assert sum(batch.frame["a"].notna().sum() for batch in batches) == pd.Series(expected).notna().sum()
 
 
 def test_a_type_that_cannot_be_read_is_named(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 import metricfit.data.datasets
 from metricfit.data import files, load
-from metricfit.data.reading import RowBatches, read_table
+from metricfit.data.reading import read_batches, read_table
 from metricfit.errors import TableTooLargeError
 
 VARIABLE = "METRICFIT_MAX_TABLE_GB"
@@ -99,11 +99,10 @@ def test_a_line_that_no_table_has_is_refused(tmp_path, monkeypatch, ending):
     path.write_bytes(gzip.compress(b"a,y\n1,0\n" + b"x" * 2**21 + b",1\n", 1))
     with pytest.raises(TableTooLargeError, match="a line of more than 1 MiB, which no table has"):
         read_table(path)
-    with RowBatches([path]) as batches, pytest.raises(TableTooLargeError, match="a line of more than 1 MiB"):
-        list(batches)
+    with pytest.raises(TableTooLargeError, match="a line of more than 1 MiB"):
+        list(read_batches([path]))
     path.write_bytes(gzip.compress((b"a,y\n" if "csv" in ending else b"") + b'{"a": 1}\n' * 2**18, 1))
-    with RowBatches([path]) as batches:
-        assert sum(len(batch.frame) for batch in batches) == 2**18
+    assert sum(len(batch.frame) for batch in read_batches([path])) == 2**18
 
 
 @pytest.mark.parametrize("value", ["many", "0", "-1", "nan"])

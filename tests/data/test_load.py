@@ -127,7 +127,7 @@ def openml(monkeypatch):
             asked.append(settings)
             return SimpleNamespace(frame=frames[settings["data_id"]])
 
-        monkeypatch.setattr("metricfit.data.datasets.fetch_openml", fetch_openml)
+        monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch_openml)
         return asked
 
     return pretend

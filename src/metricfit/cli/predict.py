@@ -47,7 +47,7 @@ def run(given: Given) -> None:
                 called = predictions[PREDICTED].value_counts()
                 counts.update({str(label): int(count) for label, count in called.items()})
                 rows += len(batch.scored)
-            unseen.update(batch.scored.unseen)
+                unseen.update(batch.scored.unseen)
     result: dict[str, Any] = {
         "rows": rows,
         "file": str(out),

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from metricfit.cli.options import Given
 from metricfit.cli.terminal import UserError, err, print_message, relay_messages
 from metricfit.data.columns import did_you_mean, split_target
-from metricfit.data.reading import Batch, ColumnTypes, RowBatches
+from metricfit.data.reading import Batch, ColumnTypes, read_batches
 from metricfit.data.text_format import TableWarning, TextOptions
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric
@@ -120,10 +120,12 @@ def scored_batches(
     types = column_types(model, target)
     types = ColumnTypes(types.text, [*types.words, *(name for name in carried if name not in names)])
     rows, skipped, unseen = 0, 0, Counter[str]()
-    reading = RowBatches(list(given.data), TextOptions(**given.text), needed, types, may_be_empty=may_be_empty)
-    with reading as batches, _row_progress(doing, given.quiet) as update:
+    reading = read_batches(
+        list(given.data), TextOptions(**given.text), columns=needed, types=types, may_be_empty=may_be_empty
+    )
+    with _row_progress(doing, given.quiet) as update:
         warnings.simplefilter("always", TableWarning)
-        for batch in batches:
+        for batch in reading:
             labelled = _labelled(batch, target) if given.skip_unlabelled and target is not None else None
             whole = batch if labelled is None else replace(batch, frame=batch.frame[labelled])
             skipped += len(batch.frame) - len(whole.frame)
@@ -138,7 +140,7 @@ def scored_batches(
                     raise UserError(f"{batch.source} has no column {quote(name)} to carry through.{hint}")
             rows += len(batch.frame)
             unseen.update(scored.unseen)
-            update(rows, batches.share_read)
+            update(rows, batch.share_read)
             yield ScoredBatch(whole.frame, scored if labelled is None else scored.take(labelled), labels)
     if unseen:
         print_message(f"Warning: {describe_unseen(unseen, rows)}")

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.datasets import fetch_openml
 
 from metricfit._files import new_file
-from metricfit.data.files import checked_chunks, read_parquet
+from metricfit.data.reading import read_file
 from metricfit.errors import InvalidValueError
 
 
@@ -194,7 +193,7 @@ def load(name: str, folder: str | PathLike[str], *, verify: bool = True) -> Tabl
         FileNotFoundError: mammography is not in /nowhere: no file tabular/mammography with the ending .parquet, ...
     """
     entry = find_entry(name)
-    return _make_table(name, entry, _read_file(name, Path(folder)), str(entry.source), verify)
+    return _make_table(name, entry, read_file(find_dataset_file(name, folder)), str(entry.source), verify)
 
 
 def fetch(name: str, folder: str | PathLike[str] | None = None, *, verify: bool = True) -> Table:
@@ -224,6 +223,8 @@ def fetch(name: str, folder: str | PathLike[str] | None = None, *, verify: bool 
         raise InvalidValueError(
             f"{name} cannot be fetched from OpenML, only {available}; download it from {entry.source} and use load()"
         )
+    from sklearn.datasets import fetch_openml  # slow to import
+
     bunch = fetch_openml(data_id=entry.openml, as_frame=True, data_home=None if folder is None else str(folder))
     return _make_table(name, entry, bunch.frame, f"https://www.openml.org/d/{entry.openml}", verify)
 
@@ -282,15 +283,6 @@ def find_dataset_file(name: str, folder: str | PathLike[str]) -> Path:
         f"{name} is not in {folder}: no file {entry.file} with the ending {', '.join(SUFFIXES)}. Download it from "
         f"{entry.source} and put it there, with labels in a column 'target' of 0 and 1{original_label}{openml}"
     )
-
-
-def _read_file(name: str, folder: Path) -> Any:
-    path = find_dataset_file(name, folder)
-    if path.suffix == ".parquet":
-        return read_parquet(path)
-    for _ in checked_chunks(path):  # checks the size before pandas unpacks the file
-        pass
-    return pd.read_csv(path)
 
 
 def _make_table(name: str, entry: Entry, frame: Any, source: str, verify: bool) -> Table:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import pandas as pd
 
@@ -39,11 +39,6 @@ FORMATS = {
     ".ndjson": "json lines",
 }
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
-
-
-def has_known_format(path: Path) -> bool:
-    """Return whether a file's name ends as those of tables do."""
-    return _format_of(path) is not None
 
 
 def file_format(path: Path) -> str:
@@ -77,7 +72,7 @@ def ending_of(content: bytes) -> str:
 
 
 def _format_of(path: Path) -> str | None:
-    packed = path.suffix.lower() == ".gz"
+    packed = path.suffix.lower() in (".gz", ".xz")
     known = FORMATS.get(Path(path.stem).suffix.lower() if packed else path.suffix.lower())
     return None if packed and known in ("parquet", "arrow") else known
 
@@ -172,31 +167,26 @@ def checked_chunks(path: Path, *, in_batches: bool = False) -> Iterator[bytes]:
             yield chunk
 
 
-def check_parquet(path: Path) -> None:
-    """Refuse a Parquet file that is too large according to its metadata.
+def check_file(path: Path) -> None:
+    """Refuse a path that is no file, an empty file, and one that may not be read.
 
     Raises:
-        TableTooLargeError: Reading the table would take more memory than is allowed.
+        TableError: It cannot be read.
     """
-    import pyarrow.parquet as pq
-
-    metadata = pq.read_metadata(path)
-    unpacked = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-    cells = metadata.num_rows * metadata.num_columns
-    check_memory(path, PEAK * max(unpacked, CELL * cells))
-
-
-def read_parquet(path: Path) -> Any:
-    """Read a Parquet file as a pandas DataFrame; its size is checked first, and its checksums if it has any.
-
-    Raises:
-        TableTooLargeError: Reading the table would take more memory than is allowed.
-        OSError: A page does not match its checksum.
-    """
-    import pandas as pd
-
-    check_parquet(path)
-    return pd.read_parquet(path, engine="pyarrow", page_checksum_verification=True)
+    try:
+        if not path.exists():
+            reason = f"{path} is a symbolic link to nothing." if path.is_symlink() else f"There is no file {path}."
+            raise TableError(reason)
+        if not path.is_file():
+            raise TableError(f"{path} is not a regular file; write its content to one, or to standard input (-).")
+        if path.stat().st_size == 0:
+            raise TableError(f"{path} is empty.")
+        with open(path, "rb"):
+            pass
+    except PermissionError:
+        raise TableError(f"{path} cannot be read: permission denied.") from None
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
 #: Maximum number of columns that a message names.
@@ -290,7 +280,7 @@ def _files_of(source: Path) -> list[Path]:
 
 def _files_in(folder: Path) -> list[Path]:
     inside = sorted(path for path in folder.iterdir() if path.name[0] not in "._")  # Spark writes _SUCCESS and .crc
-    files = [path for path in inside if path.is_file() and has_known_format(path)]
+    files = [path for path in inside if path.is_file() and _format_of(path) is not None]
     if files:  # a note beside tables may end in .txt too
         return [path for path in files if path.suffix.lower() != ".txt"] or files
     folders = [path for path in inside if path.is_dir()]

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.data.files import CELL, STANDARD_INPUT, Source, check_memory, file_format, find_files
-from metricfit.data.reading import BATCH_ROWS, RowBatches, check_file, reading_columnar, to_frame, without_infinities
+from metricfit.data.files import CELL, STANDARD_INPUT, Source, check_file, check_memory, file_format, find_files
+from metricfit.data.reading import BATCH_ROWS, read_batches, reading_columnar, to_frame, without_infinities
 from metricfit.errors import TableError, quote
 
 #: Row groups that a sample is taken from.
@@ -59,9 +59,8 @@ class ParquetTable:
 
     def batches(self, rows: int) -> Iterator[pd.DataFrame]:
         """Read the rows in batches of at most this many."""
-        with RowBatches(self.files, columns=self.columns, rows=rows) as batches:
-            for batch in batches:
-                yield batch.frame[self.columns]
+        for batch in read_batches(self.files, columns=self.columns, rows=rows):
+            yield batch.frame[self.columns]
 
     def head(self) -> pd.DataFrame:
         """Return the first rows."""
@@ -87,8 +86,7 @@ class ParquetTable:
     def __getitem__(self, name: str) -> pd.Series:
         if name not in self.columns:
             raise TableError(f"{self.files[0]} has no column {quote(name)}.")
-        with RowBatches(self.files, columns=[name]) as batches:
-            return pd.concat([batch.frame[name] for batch in batches], ignore_index=True)
+        return pd.concat([batch.frame[name] for batch in read_batches(self.files, columns=[name])], ignore_index=True)
 
     def __len__(self) -> int:
         return self.shape[0]

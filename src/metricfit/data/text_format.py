@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import lzma
 import re
 import warnings
 import zlib
@@ -20,8 +21,15 @@ from metricfit.data.columns import MAX_COLUMNS, check_names, describe_too_wide, 
 from metricfit.data.files import OTHER_FORMATS, checked_chunks, open_unpacked
 from metricfit.errors import InvalidValueError, TableError, first_line, quote, shorten
 
+#: The usual separators of text files.
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+#: What pandas reads as a missing value, an empty field too.
+MISSING_WORDS = (
+    *("", " ", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A"),
+    *("NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
 #: Separators that are guessed, and how messages call them.
-SEPARATORS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
+SPOKEN_SEPARATORS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 #: Byte order marks, those of UTF-32 first, because they begin with those of UTF-16.
 MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -83,6 +91,10 @@ class TextOptions(NamedTuple):
         return TextOptions(sep, self.decimal, self.encoding)
 
 
+#: Everything about a text table is guessed.
+GUESSED = TextOptions()
+
+
 class TextFormat(NamedTuple):
     """How a text table is written.
 
@@ -101,30 +113,22 @@ class TextFormat(NamedTuple):
     guessed: str | None
 
 
-def guess_encoding(start: bytes, *, is_utf8: bool, is_text: bool, path: object) -> str:
+def guess_encoding(scanned: Scan, path: Path) -> str:
     """Guess the encoding of a text file.
-
-    Args:
-        start: The beginning of the file.
-        is_utf8: Whether the whole file is UTF-8.
-        is_text: Whether the whole file has only bytes that Windows-1252 text has.
-        path: The file, for the message.
 
     Raises:
         TableError: The file is in none of the encodings that can be guessed.
     """
     for mark, encoding in MARKS.items():
-        if start.startswith(mark):
+        if scanned.start.startswith(mark):
             return encoding
-    sample = start[:4096]
+    sample = scanned.start[:4096]
     for first, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
         if len(sample) > 1 and sample[first::2].count(0) > 0.4 * len(sample) and sample[1 - first :: 2].count(0) == 0:
             return encoding
-    if b"\x00" in start:
-        raise TableError(f"{path} holds NUL bytes, which a text file does not. Is it a binary file, or damaged?")
-    if is_utf8:
+    if scanned.is_utf8 or scanned.holds_nul:  # the latter is reported by the caller
         return "utf-8"
-    if is_text:
+    if scanned.is_text:
         return "cp1252"
     raise TableError(
         f"{path} is neither UTF-8, UTF-16 nor Windows-1252 text. If it is text, name its encoding (--encoding on the "
@@ -170,7 +174,7 @@ def _describe_guesses(
 ) -> str | None:
     guesses = []
     if options.sep is None and separator != usual:
-        guesses.append((f"{SEPARATORS.get(separator, quote(separator))} as separator", "sep"))
+        guesses.append((f"{SPOKEN_SEPARATORS.get(separator, quote(separator))} as separator", "sep"))
     if options.decimal is None and decimal != ".":
         guesses.append(("',' as decimal mark", "decimal"))
     if options.encoding is None and encoding != "utf-8":
@@ -228,7 +232,9 @@ def _records(text: str, separator: str) -> list[list[str]]:
 
 def _guess_separator(text: str, usual: str) -> str:
     """Choose the usual separator, unless another one divides the records better."""
-    scores = {separator: _score_below_titles(text, separator) for separator in dict.fromkeys((usual, *SEPARATORS))}
+    scores = {
+        separator: _score_below_titles(text, separator) for separator in dict.fromkeys((usual, *SPOKEN_SEPARATORS))
+    }
     return max(scores, key=lambda separator: scores[separator])  # the first of equal ones, which is the usual one
 
 
@@ -309,8 +315,9 @@ def scan(path: Path, *, in_batches: bool = False) -> Scan:
             holds_nul = holds_nul or b"\x00" in chunk
             is_text = is_text and len(chunk.translate(None, _NO_TEXT)) == len(chunk)
             is_utf8 = is_utf8 and _decodes(decoder, chunk)
-    except (EOFError, OSError, zlib.error) as error:
-        raise TableError(f"{path} is not a whole gzip file: {shorten(error)}.") from None
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        kind = "xz" if path.suffix.lower() == ".xz" else "gzip"
+        raise TableError(f"{path} is not a whole {kind} file: {shorten(error)}.") from None
     return Scan(start, holds_nul, is_utf8 and _decodes(decoder, b"", final=True), is_text)
 
 
@@ -330,7 +337,7 @@ def read_csv(
         TableError: The file is no text table; the message says why.
         TableTooLargeError: Reading the table would take more memory than is allowed.
     """
-    written, names = csv_layout(path, usual, options)
+    written, names = find_layout(path, usual, options)
     with explained_errors(path, written, names):
         frame: pd.DataFrame = _parse(path, written, low_memory=False, dtype=dict.fromkeys(text, str))
     if written.guessed is not None:
@@ -353,7 +360,7 @@ def _without_empty_columns(path: Path, frame: pd.DataFrame, names: list[str]) ->
     return frame.drop(columns=frame.columns[empty])
 
 
-def csv_layout(
+def find_layout(
     path: Path, usual: str, options: TextOptions, *, in_batches: bool = False
 ) -> tuple[TextFormat, list[str]]:
     """Find out how a text table is written and which names its header has.
@@ -368,11 +375,18 @@ def csv_layout(
         TableError: The file is no text table, or two columns have one name.
         TableTooLargeError: It is to be read at once, and would take more memory than is allowed.
     """
+    scanned = scan(path, in_batches=in_batches)
+    for magic, (kind, ending) in OTHER_FORMATS.items():
+        if scanned.start.startswith(magic):
+            raise TableError(f"{path} is a {kind} file by its first bytes, not CSV: name it {ending}.")
+    encoding = options.encoding or guess_encoding(scanned, path)
+    if scanned.holds_nul and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32", "utf16", "utf32")):
+        raise TableError(f"{path} holds NUL bytes, which a text file does not. Is it a binary file, or damaged?")
     try:
-        start, written = _find_format(path, usual, options, in_batches)
-        names = _header_names(start, written)
+        written = guess_format(scanned.start, encoding, usual, options)
+        names = _header_names(scanned.start, written)
     except UnicodeError as error:  # UTF-16 without a byte order mark, which the encoding "utf-16" needs
-        raise TableError(_describe_encoding(path, str(options.encoding), error)) from None
+        raise TableError(_describe_encoding(path, encoding, error)) from None
     if len(names) > MAX_COLUMNS:
         raise TableError(describe_too_wide(path, len(names)))
     check_names([name for name in names if name], path)  # pandas names those without a name
@@ -414,20 +428,6 @@ def csv_settings(written: TextFormat) -> dict[str, Any]:
         "skiprows": written.skipped,
         "index_col": False,
     }
-
-
-def _find_format(path: Path, usual: str, options: TextOptions, in_batches: bool) -> tuple[bytes, TextFormat]:
-    """Return the beginning of a file, and how the file is written."""
-    scanned = scan(path, in_batches=in_batches)
-    for magic, (kind, ending) in OTHER_FORMATS.items():
-        if scanned.start.startswith(magic):
-            raise TableError(f"{path} is a {kind} file by its first bytes, not CSV: name it {ending}.")
-    encoding = options.encoding or guess_encoding(
-        scanned.start, is_utf8=scanned.is_utf8, is_text=scanned.is_text, path=path
-    )
-    if scanned.holds_nul and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32", "utf16", "utf32")):
-        raise TableError(f"{path} holds NUL bytes, which a text file does not. Is it a binary file, or damaged?")
-    return scanned.start, guess_format(scanned.start, encoding, usual, options)
 
 
 def _parse(path: Path, written: TextFormat, **settings: Any) -> pd.DataFrame:

@@ -258,7 +258,7 @@ def _one_hot(column: Category) -> Pipeline:
 
 def _fitted_scaling(scaling: Scaling, numbers: NDArray[np.float64], both_scales: bool) -> FeatureUnion:
     """What ``Scaling.transform`` does, with the medians and spreads of the model."""
-    kept, told = np.flatnonzero(scaling.spread > 0), np.flatnonzero(scaling.told)
+    kept, told = np.flatnonzero(scaling.spread > 0), np.flatnonzero(scaling.flagged)
     impute, scale = SimpleImputer(strategy="median"), RobustScaler()
     smooth: list[tuple[str, Any]] = [("arctan", FunctionTransformer(np.arctan)), ("sin", FunctionTransformer(np.sin))]
     if both_scales:

@@ -345,7 +345,7 @@ class _NumberBuilder:
             raise InvalidValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
         missing = np.isnan(raw)
         if self.only_flags:
-            return missing[:, self.scale.scaling.told].astype(np.float32)
+            return missing[:, self.scale.scaling.flagged].astype(np.float32)
         values = self.scale.scaling.transform(raw)[:, : self.width]
         values[missing[:, self.scale.kept]] = np.nan
         return values

@@ -215,8 +215,8 @@ def _scale(graph: Graph, table: str, scaling: Scaling) -> str:
         root = graph.node("Sqrt", graph.node("Add", graph.constant(np.float64(1)), graph.node("Mul", share, share)))
         scaled = graph.node("Where", graph.node("IsNaN", x), graph.constant(np.float64(0)), graph.node("Div", z, root))
         parts.append(graph.cast(scaled, "float"))
-    if scaling.told.any():
-        told = graph.columns(table, np.flatnonzero(scaling.told))
+    if scaling.flagged.any():
+        told = graph.columns(table, np.flatnonzero(scaling.flagged))
         parts.append(graph.cast(graph.node("IsNaN", told), "float"))
     return graph.join(parts)
 

@@ -32,42 +32,49 @@ FEWEST_TEXTS = 40
 SETS_LISTED = 3
 
 
-def find_suspect_columns(X: pd.DataFrame, *, known: tuple[str, ...] = ()) -> list[Finding]:
+def check_columns(X: pd.DataFrame, *, known: tuple[str, ...] = ()) -> Iterator[Finding]:
     """Find columns that look like identifiers, hold nothing to learn from, or repeat others.
 
     Args:
         X: The features.
         known: Columns that the user named as groups or times, which may be identifiers.
 
-    Returns:
+    Yields:
         The findings, in no order.
     """
-    found: list[Finding] = []
     columns = [name for name in X.columns if name not in known]
     constant = [name for name in columns if _is_constant(X[name])]
     varying = [name for name in columns if name not in constant]
-    found += _constant_columns(X, constant)
+    if constant:
+        yield _constant_columns(X, constant)
     missing = {name: int(X[name].isna().sum()) for name in varying}
     hollow = [name for name in varying if missing[name] >= MOSTLY_MISSING * len(X)]
     if hollow:
         worst = max(hollow, key=missing.__getitem__)
-        verb = "is" if len(hollow) == 1 else "are"
-        found.append(
-            Finding(
-                "mostly_missing",
-                "note",
-                f"{list_names(hollow)} {verb} mostly missing, {quote(worst)} in "
-                f"{describe_share(missing[worst], len(X))}.",
-                "Check that the column was read and joined as it should be; a missing entry is learned from too.",
-                tuple(hollow),
-            )
+        yield Finding(
+            "mostly_missing",
+            "note",
+            f"{list_names(hollow)} {'is' if len(hollow) == 1 else 'are'} mostly missing, {quote(worst)} in "
+            f"{describe_share(missing[worst], len(X))}.",
+            "Check that the column was read and joined as it should be; a missing entry is learned from too.",
+            tuple(hollow),
         )
+    identifiers: list[str] = []
     for name in varying:
-        found += _unnamed(name)
-        found += _identifier(X[name], name)
-        found += _numbers_as_text(X[name], name)
-    found += _free_text(X, varying)
-    return found + list(_duplicates(X[varying]))
+        if name.startswith("Unnamed: "):
+            yield Finding(
+                "unnamed_column",
+                "warning",
+                f"A column without a name, here {quote(name)}, is learned from like any other.",
+                f"If it holds row numbers (pandas writes them without index=False), {_leave_out(name)}.",
+                (name,),
+            )
+        naming = list(_identifier(X[name], name))
+        identifiers += [name] * len(naming)
+        yield from naming
+        yield from _numbers_as_text(X[name], name)
+    yield from _free_text(X, [name for name in varying if name not in identifiers])
+    yield from _duplicates(X[varying])
 
 
 def _is_constant(column: pd.Series) -> bool:
@@ -78,72 +85,42 @@ def _is_constant(column: pd.Series) -> bool:
     return bool(column.isna().all() if first else column.nunique(dropna=False) == 1)
 
 
-def _constant_columns(X: pd.DataFrame, constant: list[str]) -> list[Finding]:
-    if not constant:
-        return []
+def _constant_columns(X: pd.DataFrame, constant: list[str]) -> Finding:
+    message = f"{list_names(constant)} each have one value in every row."
     if len(constant) == 1:
         value = X[constant[0]].iloc[:1].tolist()[0]
         holds = "is empty" if pd.isna(value) else f"has the value {quote(value, 40)} in every row"
         message = f"{quote(constant[0])} {holds}."
-    else:
-        message = f"{list_names(constant)} each have one value in every row."
-    return [
-        Finding(
-            "constant_column",
-            "note",
-            message,
-            f"There is nothing to learn from {'it' if len(constant) == 1 else 'them'}; check that the table is whole.",
-            tuple(constant),
-        )
-    ]
-
-
-def _unnamed(name: str) -> list[Finding]:
-    if not name.startswith("Unnamed: "):
-        return []
-    return [
-        Finding(
-            "unnamed_column",
-            "warning",
-            f"A column without a name, here {quote(name)}, is learned from like any other.",
-            f"If it holds row numbers (pandas writes them without index=False), {_leave_out(name)}.",
-            (name,),
-        )
-    ]
+    remedy = f"There is nothing to learn from {'it' if len(constant) == 1 else 'them'}; check that the table is whole."
+    return Finding("constant_column", "note", message, remedy, tuple(constant))
 
 
 def _leave_out(name: str) -> str:
     return f"leave it out: --drop {shlex.quote(name)}"
 
 
-def _identifier(column: pd.Series, name: str) -> list[Finding]:
+def _identifier(column: pd.Series, name: str) -> Iterator[Finding]:
     """Find out whether a column names the row."""
     if len(column) < FEWEST_OF_IDENTIFIERS:
-        return []
+        return
     named = bool(NAMED_LIKE_AN_IDENTIFIER.search(name) or CAMEL_CASE_ID.search(name))
     kind = kind_of(column)
     if kind == "words" and _is_one_word_per_row(column) and not are_written_dates(column):
-        return [
-            Finding(
-                "identifier",
-                "warning",
-                f"The column {quote(name)} has a different word in every row, as identifiers do.",
-                f"New rows will have words that no model has seen; if it is an identifier, {_leave_out(name)}.",
-                (name,),
-            )
-        ]
-    if kind == "numbers" and _counts_rows(column, named):
-        return [
-            Finding(
-                "identifier",
-                "warning",
-                f"The column {quote(name)} has a different whole number in every row, as row numbers and identifiers "
-                "do.",
-                f"A model that learns from it learns the order of rows; if it is an identifier, {_leave_out(name)}.",
-                (name,),
-            )
-        ]
-    return []
+        yield Finding(
+            "identifier",
+            "warning",
+            f"The column {quote(name)} has a different word in every row, as identifiers do.",
+            f"New rows will have words that no model has seen; if it is an identifier, {_leave_out(name)}.",
+            (name,),
+        )
+    elif kind == "numbers" and _counts_rows(column, named):
+        yield Finding(
+            "identifier",
+            "warning",
+            f"The column {quote(name)} has a different whole number in every row, as row numbers and identifiers do.",
+            f"A model that learns from it learns the order of rows; if it is an identifier, {_leave_out(name)}.",
+            (name,),
+        )
 
 
 def _is_one_word_per_row(column: pd.Series) -> bool:
@@ -176,24 +153,19 @@ def _counts_rows(column: pd.Series, named: bool) -> bool:
     return bool((np.mod(numbers, 1) == 0).all()) and (named or close or (ordered and span <= 1.05 * len(numbers)))
 
 
-def _numbers_as_text(column: pd.Series, name: str) -> list[Finding]:
+def _numbers_as_text(column: pd.Series, name: str) -> Iterator[Finding]:
     """Find text that is mostly numbers: the entries that are not make the whole column text."""
-    if (
-        kind_of(column) != "words"
-        or isinstance(column.dtype, pd.CategoricalDtype)
-        or pd.api.types.is_bool_dtype(column)
-    ):
-        return []
-    head = column.dropna().iloc[:ROWS_COMPARED]
-    if not len(head) or pd.to_numeric(head, errors="coerce").notna().mean() < MOSTLY_NUMBERS:
-        return []
+    is_text = not (isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(column))
+    if not is_text or kind_of(column) != "words":
+        return
     present = column.dropna()
+    head = present.iloc[:ROWS_COMPARED]
+    if not len(head) or pd.to_numeric(head, errors="coerce").notna().mean() < MOSTLY_NUMBERS:
+        return
     others = present[pd.to_numeric(present, errors="coerce").isna()]
-    if not len(others) or len(others) > (1 - MOSTLY_NUMBERS) * len(present):
-        return []
-    listed = list_names(others.value_counts().index.tolist(), 3)
-    return [
-        Finding(
+    if 0 < len(others) <= (1 - MOSTLY_NUMBERS) * len(present):
+        listed = list_names(others.value_counts().index.tolist(), 3)
+        yield Finding(
             "numbers_as_text",
             "warning",
             f"{quote(name)} is read as text, because {describe_share(len(others), len(column))} hold {listed} and "
@@ -201,32 +173,28 @@ def _numbers_as_text(column: pd.Series, name: str) -> list[Finding]:
             "Leave such entries empty, so that the column holds numbers.",
             (name,),
         )
-    ]
 
 
-def _free_text(X: pd.DataFrame, names: list[str]) -> list[Finding]:
+def _free_text(X: pd.DataFrame, names: list[str]) -> Iterator[Finding]:
     """Find columns of words that are encoded by their letters, because their values repeat too rarely to be known."""
     free = []
     for name in names:
         if kind_of(X[name]) == "words" and not are_written_dates(X[name]):
-            known = X[name].nunique()
-            if known >= FEWEST_TEXTS and not are_categories(len(X), known):
+            values = X[name].nunique()
+            if values >= FEWEST_TEXTS and not are_categories(len(X), values):
                 free.append(name)
-    if not free:
-        return []
-    one = len(free) == 1
-    return [
-        Finding(
+    if free:
+        one = len(free) == 1
+        options = " ".join(f"--drop {shlex.quote(name)}" for name in free[:SETS_LISTED])
+        yield Finding(
             "free_text",
             "note",
             f"{list_names(free)} {'holds' if one else 'hold'} text that hardly repeats. It is encoded by its letters, "
             "which cannot be exported to ONNX.",
-            f"For fit --onnx leave {'it' if one else 'them'} out: "
-            f"{' '.join(f'--drop {shlex.quote(name)}' for name in free[:SETS_LISTED])}"
-            f"{' ...' if len(free) > SETS_LISTED else ''}. metricfit.export.mlflow runs such models too.",
+            f"For fit --onnx leave {'it' if one else 'them'} out: {options}{' ...' * (len(free) > SETS_LISTED)}. "
+            "metricfit.export.mlflow runs such models too.",
             tuple(free),
         )
-    ]
 
 
 def _duplicates(X: pd.DataFrame) -> Iterator[Finding]:

@@ -13,16 +13,16 @@ from metricfit.decide.estimators.positive_class import choose_positive_class
 from metricfit.decide.guarantees.bounds import check_confidence
 from metricfit.errors import InvalidTypeError, InvalidValueError, TableError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
-from metricfit.tabular.doctor.column_checks import find_suspect_columns
+from metricfit.tabular.doctor.column_checks import check_columns
 from metricfit.tabular.doctor.finding import Finding, by_seriousness
-from metricfit.tabular.doctor.leaks import find_group_columns, find_leaks
+from metricfit.tabular.doctor.leaks import check_groups, check_leaks
 from metricfit.tabular.doctor.row_checks import (
-    find_bad_classes,
-    find_differences,
-    find_missing_labels,
-    find_repeated_rows,
-    find_time_problems,
-    find_too_few_rows,
+    check_further_table,
+    check_labels,
+    check_repeated_rows,
+    check_requirements,
+    check_target,
+    check_time,
 )
 
 #: Columns of these findings say which row it is, and not what is in it.
@@ -122,7 +122,7 @@ def examine_table(
     for option, column in (("time", time), ("groups", groups)):
         if column is not None and (column == target or column not in table.columns):
             raise InvalidValueError(f"{option}={quote(column)} is none of the other columns of {name}")
-    findings = find_missing_labels(table[target])
+    findings = list(check_labels(table[target]))
     labelled = table if not findings else table[table[target].notna()]
     if not len(labelled):
         raise TableError(
@@ -131,22 +131,22 @@ def examine_table(
     X, y = split_target(labelled.reset_index(drop=True), target, name)
     y = _as_whole_numbers(y).rename(target)
     asides = [column for column in (time, groups) if column is not None]
-    suspects = find_suspect_columns(X, known=tuple(asides))
-    findings += [*find_bad_classes(y, name), *suspects, *find_time_problems(X, time)]
+    suspects = list(check_columns(X, known=tuple(asides)))
+    findings += [*check_target(y, name), *suspects, *check_time(X, time)]
     positive = None
     if not any(finding.kind == "target" for finding in findings):
         positive = choose_positive_class(y.to_numpy(), pos_label)
         if X.shape[1] > len(asides):
             features = X.drop(columns=asides)
-            findings += find_leaks(features, y, positive=positive)
-            findings += [] if groups is not None else find_group_columns(features, y)
-        findings += find_too_few_rows(y, positive, requirements, confidence)
+            findings += check_leaks(features, y, positive=positive)
+            findings += [] if groups is not None else check_groups(features, y)
+        findings += check_requirements(y, positive, requirements, confidence)
     naming = {column for finding in suspects if finding.kind in NAMING_ROWS for column in finding.columns}
     described = X.drop(columns=[column for column in X.columns if column in naming or column in asides])
     if described.shape[1]:
-        findings += find_repeated_rows(described, y)
+        findings += check_repeated_rows(described, y)
     for other, rows in (further or {}).items():
-        findings += find_differences(X, y, rows, other, time=time, described=list(described.columns))
+        findings += check_further_table(X, y, rows, other, time=time, described=list(described.columns))
     classes = {label: int(rows) for label, rows in y.value_counts().items()}
     return Examination(len(table), X.shape[1], classes, positive, by_seriousness(findings))
 

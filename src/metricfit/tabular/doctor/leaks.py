@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Iterator
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
 
 from metricfit.data.columns import quote_label
 from metricfit.errors import quote
@@ -59,7 +60,7 @@ class ColumnAuc(NamedTuple):
     rows: int
 
 
-def find_leaks(X: pd.DataFrame, y: pd.Series, *, positive: object = None, seed: int = 0) -> list[Finding]:
+def check_leaks(X: pd.DataFrame, y: pd.Series, *, positive: object = None, seed: int = 0) -> Iterator[Finding]:
     """Find columns that alone decide the target.
 
     Args:
@@ -68,21 +69,21 @@ def find_leaks(X: pd.DataFrame, y: pd.Series, *, positive: object = None, seed: 
         positive: The positive class of two, for messages.
         seed: Seed of the rows that are looked at in a large table, and of the folds.
 
-    Returns:
+    Yields:
         At most three findings: columns that decide, columns that are nearly as good, and columns that may be so by
         chance.
     """
-    columns = column_aucs(X, y, positive=positive, seed=seed)
-    serious = [each for each in columns if each.auc >= DECIDES and each.bound >= SURELY]
-    strong = [
-        each
-        for each in columns
-        if each not in serious and any(each.auc >= auc and each.bound >= bound for auc, bound in (STRONG, PERFECT))
-    ]
-    chance = [each for each in columns if each not in serious + strong and each.auc >= DECIDES]
-    of_two = y.nunique() == 2
-    groups: list[tuple[list[ColumnAuc], Severity]] = [(serious, "serious"), (strong, "warning"), (chance, "note")]
-    return [_describe(group, severity, of_two) for group, severity in groups if group]
+    groups: dict[Severity, list[ColumnAuc]] = {"serious": [], "warning": [], "note": []}
+    for each in column_aucs(X, y, positive=positive, seed=seed):
+        if each.auc >= DECIDES and each.bound >= SURELY:
+            groups["serious"].append(each)
+        elif any(each.auc >= auc and each.bound >= bound for auc, bound in (STRONG, PERFECT)):
+            groups["warning"].append(each)
+        elif each.auc >= DECIDES:
+            groups["note"].append(each)
+    for severity, columns in groups.items():
+        if columns:
+            yield _describe(columns, severity, y.nunique() == 2)
 
 
 def column_aucs(X: pd.DataFrame, y: pd.Series, *, positive: object = None, seed: int = 0) -> list[ColumnAuc]:
@@ -104,7 +105,7 @@ def column_aucs(X: pd.DataFrame, y: pd.Series, *, positive: object = None, seed:
     else:
         tested = np.argsort(-counts, kind="stable")[:MOST_CLASSES].tolist()
     folds = rng.permutation(len(chosen)) % FOLDS
-    z = float(norm.isf(LEVEL / max(1, X.shape[1] * len(tested))))
+    z = NormalDist().inv_cdf(1 - LEVEL / max(1, X.shape[1] * len(tested)))
     found = []
     for name in X.columns:
         aucs = _column_auc(X[name].iloc[chosen], codes, folds, tested)
@@ -140,7 +141,7 @@ def _column_auc(column: pd.Series, codes: Integers, folds: Integers, tested: lis
 def _rank_auc(numbers: Floats, codes: Integers, tested: list[int]) -> Floats:
     """Compute the AUC of the numbers themselves, in either direction; missing ones are the lowest."""
     counts = np.bincount(codes).astype(np.float64)
-    sums = np.bincount(codes, weights=rankdata(np.where(np.isnan(numbers), -np.inf, numbers)))
+    sums = np.bincount(codes, weights=pd.Series(np.where(np.isnan(numbers), -np.inf, numbers)).rank().to_numpy())
     auc = (sums - counts * (counts + 1) / 2) / np.maximum(counts * (len(codes) - counts), 1)
     return np.asarray(np.maximum(auc, 1 - auc)[tested])
 
@@ -256,7 +257,7 @@ class Groups(NamedTuple):
     shared: float
 
 
-def find_group_columns(X: pd.DataFrame, y: pd.Series, seed: int = 0) -> list[Finding]:
+def check_groups(X: pd.DataFrame, y: pd.Series, seed: int = 0) -> Iterator[Finding]:
     """Find columns whose rows of one value belong together, judged by the values and labels.
 
     Args:
@@ -264,23 +265,21 @@ def find_group_columns(X: pd.DataFrame, y: pd.Series, seed: int = 0) -> list[Fin
         y: The labels.
         seed: Seed of the rows that are compared.
 
-    Returns:
+    Yields:
         One finding per column.
 
     Example:
         >>> crash = np.repeat(np.arange(400), 2)
         >>> deadly = np.random.default_rng(0).random(400)[crash] > 0.7
-        >>> [finding.columns for finding in find_group_columns(pd.DataFrame({"crash": crash}), pd.Series(deadly))]
+        >>> [finding.columns for finding in check_groups(pd.DataFrame({"crash": crash}), pd.Series(deadly))]
         [('crash',)]
     """
     codes, labels = pd.factorize(y)
     frequent = np.argsort(-np.bincount(codes), kind="stable")[: MOST_CLASSES if len(labels) > 2 else 1]
-    described = []
     for name in X.columns:
         groups = _groups_of(X[name], codes.astype(np.int64), frequent, np.random.default_rng(seed))
         if groups is not None:
-            described.append(_describe_groups(str(name), groups))
-    return described
+            yield _describe_groups(str(name), groups)
 
 
 def _groups_of(column: pd.Series, codes: Integers, classes: Integers, rng: np.random.Generator) -> Groups | None:

@@ -1,6 +1,7 @@
-"""From a table of any columns to the numbers a network takes, all learned from the training rows.
+"""Encoding of a table as numbers for models, learned from the training rows.
 
-metricfit.data.Preparation, the studies' protocol, cuts hard at five deviations; here far values keep their order.
+Columns become numbers (``columns``), and the numbers are scaled. ``metricfit.data.Preparation``, which the studies use,
+clips values at five deviations. The smooth clip here keeps the order of extreme values.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.decomposition import TruncatedSVD
 
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.encoding.columns import (
@@ -29,98 +29,107 @@ from metricfit.tabular.encoding.columns import (
     plain_column,
 )
 
-LARGEST = 1e15
-#: What very large values are clipped to.
-CLIP = 3.0
+#: The largest deviation before the smooth clip, and the limit of the clip.
+LARGEST, CLIP = 1e15, 3.0
 HUGE = np.finfo(np.float64).max / 4  # the difference of two larger numbers may be infinite
+#: A sparse matrix of more columns is projected on this many directions.
+WIDE, SPARSE_COMPONENTS = 1024, 128
+OF_SKRUB = {"numeric": Number, "datetime": Date, "low_cardinality": Category, "high_cardinality": Text}
 
 
 class Scaling:
-    r"""Robust scaling and a smooth clip: z = (x - median) / (q75 - q25), then :math:`z / \sqrt{1 + (z/3)^2}`.
+    r"""Robust scaling with a smooth clip: z = (x - median) / (q75 - q25), then :math:`z / \sqrt{1 + (z/3)^2}`.
 
-    Holzmüller et al. 2024, "Better by Default" (RealMLP). Where the quartiles agree, half the range takes their
-    place. A missing value becomes 0, the median, and a column that had any in training is followed by one that tells
-    where. Columns that are constant in training are dropped. Columns of one block, as the directions of a projection
-    are, share the largest spread among them, for there the small ones are noise.
+    From Holzmüller et al. 2024, "Better by Default" (RealMLP). If both quartiles are equal, half the range is used
+    instead. A missing value becomes 0, the median. A column with missing values in training gets a second column, its
+    flag, which is 1 where the value is missing. Columns that are constant in training are dropped. The columns of one
+    block, such as the directions of a projection, are all divided by the largest spread among them, because in such a
+    block small values are noise.
 
-    >>> scaling = Scaling().fit(np.array([[0.0, 7.0], [1.0, 7.0], [2.0, 7.0]]))
-    >>> scaling.transform(np.array([[1.0, 7.0], [np.nan, 8.0], [1e9, 9.0]])).tolist()
-    [[0.0], [0.0], [3.0]]
+    Attributes:
+        centre: The median of each column.
+        spread: What each column is divided by; 0 for dropped columns.
+        flagged: Which columns have a flag.
+
+    Example:
+        >>> scaling = Scaling().fit(np.array([[0.0, 7.0], [1.0, 7.0], [2.0, 7.0]]))
+        >>> scaling.transform(np.array([[1.0, 7.0], [np.nan, 8.0], [1e9, 9.0]])).tolist()
+        [[0.0], [0.0], [3.0]]
     """
 
     def __init__(self) -> None:
         self.centre = np.zeros(0)
-        self.spread = np.zeros(0)  # 0 for a dropped column
-        self.told: NDArray[np.bool_] = np.zeros(0, dtype=bool)  # where missing values have a column of their own
+        self.spread = np.zeros(0)
+        self.flagged: NDArray[np.bool_] = np.zeros(0, dtype=bool)
 
     @property
     def width(self) -> int:
-        """How many columns come out."""
-        return int((self.spread > 0).sum() + self.told.sum())
+        """The number of columns after scaling."""
+        return int((self.spread > 0).sum() + self.flagged.sum())
 
     def fit(self, x: Floats, blocks: Sequence[slice] = ()) -> Scaling:
-        """Learn medians, spreads and where values are missing."""
+        """Learn the medians, the spreads and which columns have missing values."""
         missing = np.isnan(x)
-        self.told = np.asarray(missing.any(0) & ~missing.all(0))
+        self.flagged = np.asarray(missing.any(0) & ~missing.all(0))
         self.centre, self.spread = np.zeros(x.shape[1]), np.zeros(x.shape[1])
         for at in range(x.shape[1]):
-            there = np.clip(x[~missing[:, at], at], -HUGE, HUGE)
-            if len(there) and there.min() < there.max():
-                low, self.centre[at], high = np.quantile(there, [0.25, 0.5, 0.75])
-                self.spread[at] = high - low if high > low else (there.max() - there.min()) / 2
+            present = np.clip(x[~missing[:, at], at], -HUGE, HUGE)
+            if len(present) and present.min() < present.max():
+                low, self.centre[at], high = np.quantile(present, [0.25, 0.5, 0.75])
+                self.spread[at] = high - low if high > low else (present.max() - present.min()) / 2
         for block in blocks:
-            mine = self.spread[block]
-            self.spread[block] = np.where(mine > 0, mine.max(initial=0.0), 0.0)
+            spread = self.spread[block]
+            self.spread[block] = np.where(spread > 0, spread.max(initial=0.0), 0.0)
         return self
 
     def transform(self, x: Floats) -> NDArray[np.float32]:
-        """The scaled columns, then those that tell where values are missing."""
+        """Return the scaled columns, followed by the flags."""
         kept = self.spread > 0
         with np.errstate(over="ignore"):
             z = np.clip((x[:, kept] - self.centre[kept]) / self.spread[kept], -LARGEST, LARGEST)
         z /= np.sqrt(1.0 + np.square(z / CLIP))  # no overflow, because LARGEST squared is finite
-        there = np.isnan(x)
-        z[there[:, kept]] = 0.0
-        return np.concatenate([z, there[:, self.told]], axis=1, dtype=np.float32)
+        missing = np.isnan(x)
+        z[missing[:, kept]] = 0.0
+        return np.concatenate([z, missing[:, self.flagged]], axis=1, dtype=np.float32)
 
     def arrays(self) -> Arrays:
-        """What was learned."""
-        return {"centre": self.centre, "spread": self.spread, "told": self.told}
+        """Return what was learned."""
+        return {"centre": self.centre, "spread": self.spread, "flagged": self.flagged}
 
-    def restore(self, arrays: Arrays) -> None:
-        """The inverse of ``arrays``."""
-        self.centre, self.spread, self.told = arrays["centre"], arrays["spread"], arrays["told"].astype(bool)
+    def restore(self, arrays: Arrays) -> Scaling:
+        """Set what ``arrays`` returned."""
+        self.centre, self.spread, self.flagged = arrays["centre"], arrays["spread"], arrays["flagged"].astype(bool)
+        return self
 
 
 class ColumnScaling:
-    """The scaling of one column of a table, and where its encoded columns lie among all of them.
+    """The scaling of one column of a table, and the positions of its encoded columns in the encoded table.
 
     Args:
         scaling: The scaling of the whole table.
-        columns: The columns before scaling that belong to the column of the table.
+        columns: The unscaled columns that belong to the column of the table.
 
     Attributes:
         scaling: The scaling of these columns alone.
-        kept: Which of them are not dropped.
-        places: Where these lie among the encoded columns.
-        flag_places: Where the columns lie that tell where values are missing.
-        flags: For each column that is not dropped, where that column lies; -1 if there is none.
+        kept: Which of these columns are not dropped.
+        places: The positions of the columns that are not dropped.
+        flag_places: The positions of the flags.
+        flags: For each column that is not dropped, the position of its flag; -1 if it has none.
     """
 
     def __init__(self, scaling: Scaling, columns: slice) -> None:
-        self.scaling = Scaling()
-        self.scaling.restore({name: array[columns] for name, array in scaling.arrays().items()})
+        self.scaling = Scaling().restore({name: array[columns] for name, array in scaling.arrays().items()})
         kept = scaling.spread > 0
         place = np.cumsum(kept) - 1
-        flag = int(kept.sum()) + np.cumsum(scaling.told) - 1
+        flag = int(kept.sum()) + np.cumsum(scaling.flagged) - 1
         self.kept: NDArray[np.bool_] = kept[columns]
         self.places: NDArray[np.int64] = place[columns][self.kept]
-        self.flag_places: NDArray[np.int64] = flag[columns][scaling.told[columns]]
-        self.flags: NDArray[np.int64] = np.where(scaling.told, flag, -1)[columns][self.kept]
+        self.flag_places: NDArray[np.int64] = flag[columns][scaling.flagged[columns]]
+        self.flags: NDArray[np.int64] = np.where(scaling.flagged, flag, -1)[columns][self.kept]
 
 
 def put_columns(out: NDArray[np.float32], places: NDArray[np.int64], values: NDArray[Any]) -> None:
-    """Write columns to their places, those that lie side by side at once, which is much faster."""
+    """Write columns to their positions. Neighbouring columns are written together, which is much faster."""
     first = 0
     for end in [*(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]:
         if end > first:
@@ -128,68 +137,82 @@ def put_columns(out: NDArray[np.float32], places: NDArray[np.int64], values: NDA
         first = end
 
 
-WIDE = 1024
-SPARSE_COMPONENTS = 128
-OF_SKRUB = {"numeric": Number, "datetime": Date, "low_cardinality": Category, "high_cardinality": Text}
-
-
 class TableEncoder:
-    """Numbers, categories, dates and text as columns of one scale.
+    """Encodes numbers, categories, dates and text as columns of one scale.
 
-    Takes a float array (NaN is missing), a sparse matrix or a pandas DataFrame. Of a DataFrame that has more than
-    numbers, skrub's TableVectorizer says what each column is. A sparse matrix of more than 1,024 columns is projected
-    on its 128 main directions.
+    A table is a float array (NaN is a missing value), a sparse matrix or a pandas DataFrame. If a DataFrame has other
+    columns than numbers, skrub's TableVectorizer decides the kind of each column. A sparse matrix with more than 1,024
+    columns is projected on its 128 main directions.
 
-    >>> encoder = TableEncoder()
-    >>> encoder.fit(pd.DataFrame({"size": [1.0, 2.0, None], "kind": ["a", "b", "a"]})).shape
-    (3, 3)
-    >>> encoder.transform(pd.DataFrame({"size": [1.5], "kind": ["unseen"]})).tolist()
-    [[0.0, 0.0, 0.0]]
+    Attributes:
+        columns: The kind of each column of a DataFrame, None for columns without entries. It is None as a whole if all
+            columns are numbers.
+        directions: The directions of a wide sparse matrix; otherwise None.
+        scaling: The scaling of the numbers.
+
+    Example:
+        >>> encoder = TableEncoder()
+        >>> encoder.fit(pd.DataFrame({"size": [1.0, 2.0, None], "kind": ["a", "b", "a"]})).shape
+        (3, 3)
+        >>> encoder.transform(pd.DataFrame({"size": [1.5], "kind": ["unseen"]})).tolist()
+        [[0.0, 0.0, 0.0]]
     """
 
     def __init__(self) -> None:
-        self.columns: list[Column | None] | None = None  # by position; None: nothing is known of it
+        self.columns: list[Column | None] | None = None
         self.directions: NDArray[np.float32] | None = None
         self.scaling = Scaling()
 
     @property
     def features(self) -> int:
-        """How many columns the training rows had."""
+        """The number of columns of the table."""
         if self.columns is not None:
             return len(self.columns)
         return len(self.scaling.centre) if self.directions is None else self.directions.shape[1]
 
     def fit(self, X: Any) -> NDArray[np.float32]:
-        """Learn from the training rows, and give them as numbers."""
+        """Learn from the training rows, and return them as numbers."""
         self.columns, self.directions = None, None
-        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
-            self.columns = _columns_of(X)
+        if isinstance(X, pd.DataFrame) and not _has_only_numbers(X):
+            self.columns = _fit_columns(X)
         elif issparse(X) and X.shape[1] > WIDE:
+            from sklearn.decomposition import TruncatedSVD
+
             size = min(SPARSE_COMPONENTS, X.shape[0] - 1)
             self.directions = TruncatedSVD(size, random_state=0).fit(X).components_.astype(np.float32)
-        parts = self._parts(X)
-        self.scaling.fit(np.concatenate(parts, axis=1), self._blocks(parts))
+        parts = self._unscaled_parts(X)
+        unscaled = np.concatenate(parts, axis=1)
+        self.scaling.fit(unscaled, self._blocks(parts))
         if not self.scaling.width:
             raise InvalidValueError(
                 "every column is constant or empty in the training rows, so there is nothing to learn from; add "
                 "columns that differ between rows"
             )
-        return self.scaling.transform(np.concatenate(parts, axis=1))
+        return self.scaling.transform(unscaled)
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Rows as numbers."""
-        if self.columns is not None:
-            return self._transform_columns(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X), self.columns)
-        return self.scaling.transform(np.concatenate(self._parts(X), axis=1))
+        """Return rows as numbers."""
+        if self.columns is None:
+            return self.scaling.transform(np.concatenate(self._unscaled_parts(X), axis=1))
+        # One column of the table at a time: the same numbers as in fit, in less time and memory.
+        out = np.empty((len(X), self.scaling.width), dtype=np.float32)
+        start = 0
+        for positions, numbers in _encode_columns(_as_frame(X), self.columns):
+            scale = ColumnScaling(self.scaling, slice(start, start + numbers.shape[1]))
+            scaled = scale.scaling.transform(numbers)
+            encoded = scaled if positions is None else scaled[positions]
+            put_columns(out, np.concatenate([scale.places, scale.flag_places]), encoded)
+            start += numbers.shape[1]
+        return out
 
     def count_unseen(self, X: Any) -> dict[str, int]:
-        """Count the rows with a category that the training rows did not have.
+        """Count the rows with a category that did not occur in the training rows.
 
         Args:
-            X: Rows, in the form of the training rows.
+            X: Rows of a table with the columns of the training rows.
 
         Returns:
-            The number of rows by the name of the column; columns without such rows are left out.
+            The number of rows by the name of the column, for columns with such rows.
         """
         counts: dict[str, int] = {}
         for at, column in enumerate(self.columns or []) if isinstance(X, pd.DataFrame) else ():
@@ -201,89 +224,84 @@ class TableEncoder:
                 counts |= {str(X.columns[at]): unseen} if unseen else {}
         return counts
 
-    def _transform_columns(self, frame: pd.DataFrame, columns: Sequence[Column | None]) -> NDArray[np.float32]:
-        """Rows as numbers, one column of the table at a time: what ``fit`` gives, in less time and memory."""
-        out = np.empty((len(frame), self.scaling.width), dtype=np.float32)
-        start = 0
-        for place, raw in _distinct_numbers_of(frame, columns):
-            scale = ColumnScaling(self.scaling, slice(start, start + raw.shape[1]))
-            scaled = scale.scaling.transform(raw)
-            encoded = scaled if place is None else scaled[place]
-            put_columns(out, np.concatenate([scale.places, scale.flag_places]), encoded)
-            start += raw.shape[1]
-        return out
-
-    def _parts(self, X: Any) -> list[Floats]:
-        """Before scaling, NaN where missing; of a DataFrame with more than numbers, a part for each known column."""
+    def _unscaled_parts(self, X: Any) -> list[Floats]:
+        """Return the numbers before scaling, NaN where they are missing: one part per known column, or one in all."""
         if self.directions is not None:
             parts = [np.asarray(X @ self.directions.T, dtype=np.float64)]
         elif issparse(X):
             parts = [np.asarray(X.toarray(), dtype=np.float64)]
-        elif self.columns is not None:
-            frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
-            parts = _numbers_of(frame, self.columns)
+        elif self.columns is not None or isinstance(X, pd.DataFrame):
+            encoded = _encode_columns(_as_frame(X), self.columns or [Number()] * X.shape[1])
+            parts = [numbers if positions is None else numbers[positions] for positions, numbers in encoded]
         else:
-            known = isinstance(X, pd.DataFrame)
-            parts = _numbers_of(X, [Number()] * X.shape[1]) if known else [np.asarray(X, dtype=np.float64)]
-        if any(np.isinf(part).any() for part in parts):
-            raise InvalidValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
+            parts = [np.asarray(X, dtype=np.float64)]
+        _check_finite(parts)
         return parts or [np.zeros((len(X), 0))]
 
     def _blocks(self, parts: list[Floats]) -> list[slice]:
-        """Where the columns lie that are of one scale."""
+        """Return which columns share one scale."""
         if self.directions is not None:
             return [slice(None)]
         known = [column for column in self.columns or [] if column is not None]
         ends = np.cumsum([part.shape[1] for part in parts])
-        pairs = zip(known, parts, ends, strict=False)
-        return [slice(end - part.shape[1], end) for column, part, end in pairs if column.one_block]
+        columns = zip(known, parts, ends, strict=False)
+        return [slice(end - part.shape[1], end) for column, part, end in columns if column.shares_scale]
 
     def state(self) -> dict[str, Any]:
-        """What was learned, as JSON can hold it."""
+        """Return what was learned, in values that JSON can hold."""
         if self.columns is None:
             return {"columns": None}
-        return {"columns": [None if each is None else {"kind": each.kind, **each.state()} for each in self.columns]}
+        columns = [None if column is None else {"kind": column.kind, **column.state()} for column in self.columns]
+        return {"columns": columns}
 
     def arrays(self) -> Arrays:
-        """What was learned, the large part, by names."""
-        found = {f"scaling.{name}": array for name, array in self.scaling.arrays().items()}
+        """Return the arrays that were learned, by name."""
+        arrays = {f"scaling.{name}": array for name, array in self.scaling.arrays().items()}
         if self.directions is not None:
-            found["directions"] = self.directions
+            arrays["directions"] = self.directions
         for at, column in enumerate(self.columns or []):
             if column is not None:
-                found |= {f"column.{at}.{name}": array for name, array in column.arrays().items()}
-        return found
+                arrays |= {f"column.{at}.{name}": array for name, array in column.arrays().items()}
+        return arrays
 
     @classmethod
     def restored(cls, state: dict[str, Any], arrays: Arrays) -> TableEncoder:
-        """The encoder that ``state`` and ``arrays`` described."""
-        made = cls()
-        made.scaling.restore(_under("scaling.", arrays))
-        made.directions = arrays.get("directions")
+        """Return the encoder that ``state`` and ``arrays`` describe."""
+        encoder = cls()
+        encoder.scaling.restore(_with_prefix("scaling.", arrays))
+        encoder.directions = arrays.get("directions")
         if state["columns"] is not None:
-            made.columns = []
-            for at, each in enumerate(state["columns"]):
-                known = None if each is None else KINDS[each["kind"]]()
-                made.columns.append(None if known is None else known.restore(each, _under(f"column.{at}.", arrays)))
-        return made
+            encoder.columns = [
+                None
+                if column is None
+                else KINDS[column["kind"]]().restore(column, _with_prefix(f"column.{at}.", arrays))
+                for at, column in enumerate(state["columns"])
+            ]
+        return encoder
 
 
-def _all_numbers(frame: Any) -> bool:
-    return all(pd.api.types.is_numeric_dtype(each) or pd.api.types.is_bool_dtype(each) for each in frame.dtypes)
+def _as_frame(X: Any) -> pd.DataFrame:
+    return X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
 
 
-def _numbers_of(frame: Any, columns: Sequence[Column | None]) -> list[Floats]:
-    """A part for each column of which something is known; all columns with an entry that is no number are named."""
-    return [raw if place is None else raw[place] for place, raw in _distinct_numbers_of(frame, columns)]
+def _has_only_numbers(frame: pd.DataFrame) -> bool:
+    return all(pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype) for dtype in frame.dtypes)
 
 
-def _distinct_numbers_of(frame: Any, columns: Sequence[Column | None]) -> list[tuple[NDArray[np.int64] | None, Floats]]:
-    """For each known column the numbers of its distinct entries, and each row's place among them; None for all rows."""
+def _check_finite(parts: Sequence[Floats]) -> None:
+    if any(np.isinf(part).any() for part in parts):
+        raise InvalidValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
+
+
+def _encode_columns(
+    frame: pd.DataFrame, columns: Sequence[Column | None]
+) -> list[tuple[NDArray[np.int64] | None, Floats]]:
+    """Encode the distinct entries of each known column. All columns with an entry that is not a number are named."""
     parts, unread = [], []
     for at, column in enumerate(columns):
         try:
             if column is not None:
-                parts.append(column.distinct(frame.iloc[:, at]))
+                parts.append(column.encode_distinct(frame.iloc[:, at]))
         except NotANumber as error:
             unread.append(f"{frame.columns[at]} ({error})")
     if unread:
@@ -291,29 +309,27 @@ def _distinct_numbers_of(frame: Any, columns: Sequence[Column | None]) -> list[t
             f"columns that held numbers in fit hold something else now: {', '.join(unread)}. Write them as numbers, or "
             "leave an entry empty where it is not known"
         )
-    if any(np.isinf(raw).any() for _, raw in parts):
-        raise InvalidValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
+    _check_finite([numbers for _, numbers in parts])
     return parts
 
 
-def _columns_of(frame: Any) -> list[Column | None]:
-    """What each column is, by skrub, and what there is to learn of it; None for one without an entry."""
+def _fit_columns(frame: pd.DataFrame) -> list[Column | None]:
+    """Ask skrub for the kind of each column, and fit the columns; None for a column without entries."""
     from skrub import TableVectorizer  # slow to import, and not needed for numbers
 
     plain = pd.DataFrame({str(at): plain_column(frame.iloc[:, at]) for at in range(frame.shape[1])})
-    kinds = dict.fromkeys(("numeric", "datetime", "low_cardinality", "high_cardinality"), "passthrough")
-    with np.errstate(over="ignore"):  # skrub tries float32; what it is for is the kinds alone
-        found = TableVectorizer(**kinds).fit(plain)
+    with np.errstate(over="ignore"):  # skrub tries float32, but only the kinds are used
+        vectorizer = TableVectorizer(**dict.fromkeys(OF_SKRUB, "passthrough")).fit(plain)
     columns: list[Column | None] = [None] * frame.shape[1]
-    for kind, names in found.kind_to_columns_.items():
+    for kind, names in vectorizer.kind_to_columns_.items():
         for name in names:
-            made: Column = OF_SKRUB[kind]()
-            if isinstance(made, Date):
-                steps = found.all_processing_steps_[name]
-                made.format = next((step.format_ for step in steps if getattr(step, "format_", None)), None)
-            columns[int(name)] = made.fit(plain[name])
+            column: Column = OF_SKRUB[kind]()
+            if isinstance(column, Date):
+                steps = vectorizer.all_processing_steps_[name]
+                column.format = next((step.format_ for step in steps if getattr(step, "format_", None)), None)
+            columns[int(name)] = column.fit(plain[name])
     return columns
 
 
-def _under(prefix: str, arrays: Arrays) -> Arrays:
+def _with_prefix(prefix: str, arrays: Arrays) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

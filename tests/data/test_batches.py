@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from metricfit.data import read_table
-from metricfit.data.reading import ColumnTypes, RowBatches
+from metricfit.data.reading import ColumnTypes, read_batches
 from metricfit.data.text_format import TextOptions
 from metricfit.data.writing import new_table
 from metricfit.errors import InvalidValueError, TableError
@@ -45,15 +45,12 @@ def write(table, path):
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.parquet", "rows.feather", "rows.jsonl"])
 def test_the_batches_together_are_the_table(table, tmp_path, name):
     path = write(table, tmp_path / name)
-    with RowBatches([path], types=ColumnTypes(["code"]), rows=7) as batches:
-        parts, shares = [], []
-        for batch in batches:
-            parts.append(batch)
-            shares.append(batches.share_read)
+    parts = list(read_batches([path], types=ColumnTypes(["code"]), rows=7))
+    shares = [part.share_read for part in parts]
     assert [part.first for part in parts] == list(range(1, 51, 7)) or name == "rows.parquet"
     assert sum(len(part.frame) for part in parts) == 50
     assert shares == sorted(shares)
-    assert batches.share_read == 1
+    assert shares[-1] == 1
     joined = pd.concat([part.frame for part in parts], ignore_index=True)
     whole = read_table(path)
     assert joined["code"].tolist() == table["code"].tolist()
@@ -64,16 +61,16 @@ def test_the_batches_together_are_the_table(table, tmp_path, name):
 
 def test_only_needed_columns_of_parquet_are_read(table, tmp_path):
     path = write(table, tmp_path / "rows.parquet")
-    with RowBatches([path], columns=["items", "code"]) as batches:
-        assert [list(batch.frame.columns) for batch in batches] == [["items", "code"]]
-    with RowBatches([path], columns=["items", "cod"]) as batches:
-        assert [set(batch.frame.columns) for batch in batches] == [set(table.columns)]
+    batches = read_batches([path], columns=["items", "code"])
+    assert [list(batch.frame.columns) for batch in batches] == [["items", "code"]]
+    batches = read_batches([path], columns=["items", "cod"])
+    assert [set(batch.frame.columns) for batch in batches] == [set(table.columns)]
 
 
 def test_words_are_no_missing_values_where_they_are_labels(tmp_path):
     (tmp_path / "rows.csv").write_text("label,size,,kind\nNA,1,x,NA\n,NA,NA,b\nyes,3,z,c\n")
-    with RowBatches([tmp_path / "rows.csv"], types=ColumnTypes(["kind"], ["label"]), rows=2) as batches:
-        frame = pd.concat([batch.frame for batch in batches], ignore_index=True)
+    batches = read_batches([tmp_path / "rows.csv"], types=ColumnTypes(["kind"], ["label"]), rows=2)
+    frame = pd.concat([batch.frame for batch in batches], ignore_index=True)
     assert frame["label"].fillna("missing").tolist() == ["NA", "missing", "yes"]
     assert frame["kind"].isna().tolist() == [True, False, False]
     assert frame["size"].isna().tolist() == [False, True, False]
@@ -83,23 +80,22 @@ def test_words_are_no_missing_values_where_they_are_labels(tmp_path):
 def test_several_files_are_read_one_after_the_other(table, tmp_path):
     write(table.iloc[:30], tmp_path / "a.csv")
     write(table.iloc[30:], tmp_path / "b.parquet")
-    with RowBatches([tmp_path], rows=20) as batches:
-        found = [(batch.source.rsplit("/", 1)[-1], batch.first, len(batch.frame)) for batch in batches]
+    batches = read_batches([tmp_path], rows=20)
+    found = [(batch.source.rsplit("/", 1)[-1], batch.first, len(batch.frame)) for batch in batches]
     assert found[:3] == [("a.csv", 1, 20), ("a.csv", 21, 10), ("b.parquet", 1, 20)]
 
 
 def test_infinite_numbers_are_missing(tmp_path):
     (tmp_path / "rows.csv").write_text("a,b\n1,x\n-inf,y\n")
-    with RowBatches([tmp_path / "rows.csv"]) as batches:
-        assert next(iter(batches)).frame["a"].isna().tolist() == [False, True]
+    batches = read_batches([tmp_path / "rows.csv"])
+    assert next(batches).frame["a"].isna().tolist() == [False, True]
 
 
 def test_a_table_larger_than_the_limit_is_read_in_batches(table, tmp_path, monkeypatch):
     paths = [write(table, tmp_path / name) for name in ("rows.csv", "rows.parquet")]
     monkeypatch.setenv("METRICFIT_MAX_TABLE_GB", "1e-6")
     for path in paths:
-        with RowBatches([path], rows=7) as batches:
-            assert sum(len(batch.frame) for batch in batches) == 50
+        assert sum(len(batch.frame) for batch in read_batches([path], rows=7)) == 50
 
 
 @pytest.mark.parametrize(
@@ -112,17 +108,17 @@ def test_a_table_larger_than_the_limit_is_read_in_batches(table, tmp_path, monke
 )
 def test_bad_text_files_are_explained(tmp_path, content, message):
     (tmp_path / "rows.csv").write_text(content)
-    with pytest.raises(TableError, match=message), RowBatches([tmp_path / "rows.csv"], rows=3) as batches:
-        list(batches)
+    with pytest.raises(TableError, match=message):
+        list(read_batches([tmp_path / "rows.csv"], rows=3))
 
 
 def test_bad_columnar_files_are_explained(table, tmp_path):
     path = write(table, tmp_path / "rows.parquet")
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(TableError, match="not a whole Parquet file"), RowBatches([path]) as batches:
-        list(batches)
+    with pytest.raises(TableError, match="not a whole Parquet file"):
+        list(read_batches([path]))
     with pytest.raises(TableError, match="sep, decimal and encoding are for text"):
-        RowBatches([path], TextOptions(sep=";")).__enter__()
+        next(read_batches([path], TextOptions(sep=";")))
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
