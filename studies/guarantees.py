@@ -142,7 +142,7 @@ def methods(case: Case, seed: int) -> dict[str, Callable[[torch.Tensor, torch.Te
         def choose(z: torch.Tensor, y: torch.Tensor) -> float | None:
             calibration = fit_calibration(z[:, None], y, None)
             chosen = choose_threshold(calibration(z[:, None]).squeeze(1), y, None, metric, requirements, rule=rule)
-            raw = calibration.temperature * (chosen.threshold - float(calibration.bias))
+            raw = float(calibration.invert([chosen.threshold])[0])
             return raw if chosen.feasible else None
 
         return choose
@@ -152,7 +152,7 @@ def methods(case: Case, seed: int) -> dict[str, Callable[[torch.Tensor, torch.Te
             calibration = fit_calibration(z[:, None], y, None)
             logits, guarantee = calibration(z[:, None]).squeeze(1), Guarantee(confidence, seed)
             chosen = choose_certified(logits, y, None, metric, requirements, rule="plugin", guarantee=guarantee)
-            raw = calibration.temperature * (chosen.threshold - float(calibration.bias))
+            raw = float(calibration.invert([chosen.threshold])[0])
             return raw if chosen.feasible else None
 
         return choose

@@ -133,17 +133,17 @@ def decide(case: Case, method: str, draw: int) -> Counts | None:
         chosen, met = choose_required_thresholds(calibration(z), y, None, metric, average, required, rule=rule)
         if not all(met.values()):
             return None
-        return label_counts(population, (calibration.temperature * (chosen - calibration.bias)).numpy())
+        return label_counts(population, calibration.invert(chosen.numpy()))
     z, y = draw_classes(population, case.rows, draw)
     calibration = fit_calibration(z, y, None)
     held_out = collect_held_out(calibration(z), y, None, None)
     decision = choose_without_intervals(
         held_out, metric, subject_to=requirements, average=average, rule=rule, guarantee=guarantee
     )
-    if decision.not_reachable is not None:
+    if decision.evidence.not_reachable is not None:
         return None
-    offsets = calibration.temperature * (decision.offsets + calibration.bias)
-    return ConfusionMatrix(confusion_of(population, offsets.numpy()))
+    offsets = decision.before(calibration).offsets
+    return ConfusionMatrix(confusion_of(population, offsets))
 
 
 def requirements_of(case: Case) -> list[Any]:

@@ -149,7 +149,7 @@ def smoothed_offsets(held_out: Rows, metric: str, shares: Tensor) -> Tensor:
     shift = (shares / (present / present.sum())).log()
     z, weight = calibration(held_out.logits) + shift, row_weights(held_out.y, shares)
     found = search_offsets(offset_problem(z, held_out.y, weight, get_metric(metric), "macro", rule="plugin"), 10)
-    return calibration.temperature * (calibration.bias + shift + found.offsets)
+    return calibration.temperature * (torch.from_numpy(calibration.bias) + shift + found.offsets)
 
 
 def choose_value(held_out: Rows, ratio: float) -> float:

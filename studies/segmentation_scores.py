@@ -55,7 +55,7 @@ class Scored:
 
     def bias_of(self, calibration: Calibration) -> Tensor:
         """The bias of each class; a calibration of a mask is of the difference of its two logits."""
-        bias = calibration.bias.to(self.logits)
+        bias = torch.from_numpy(calibration.bias).to(self.logits)
         return torch.cat([torch.zeros_like(bias), bias]) if self.first_class else bias
 
     def calibrated(self, calibration: Calibration) -> Scored:

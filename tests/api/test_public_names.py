@@ -19,8 +19,9 @@ NAMES = {
         eval_metric objective prior_logits
     """,
     "metricfit.decide": """
-        Decision DecisionModule GroupThresholds best_decision best_group_thresholds best_referral
-        estimate_prevalence per_image per_row
+        Calibration CostDecision Decision DecisionModule Evidence GroupThresholds LabelDecision OffsetDecision Referral
+        RowCostDecision ThresholdDecision best_decision best_group_thresholds best_referral estimate_prevalence
+        per_image per_row
     """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint MeasuredConstraint RankingConstraint RequirementConstraint

@@ -49,8 +49,8 @@ def test_what_is_dropped_is_not_learned_from_and_codes_are_categories(rows, fitt
     labelled = rows.dropna(subset="y")
     expected = MetricClassifier("f1", models=["linear"], members=3, random_state=0, pos_label=model.pos_label_)
     expected.fit(labelled[["code", "size"]].astype({"code": "category"}), labelled["y"])
-    assert json.loads(result.stdout)["out_of_fold"] == pytest.approx(expected.decision_.value, abs=1e-9)
-    assert expected.decision_.value > 0.85
+    assert json.loads(result.stdout)["out_of_fold"] == pytest.approx(expected.decision_.evidence.value, abs=1e-9)
+    assert expected.decision_.evidence.value > 0.85
 
 
 def test_evaluate_leaves_out_the_same_rows_and_reads_codes_as_they_are_written(rows, fitted):

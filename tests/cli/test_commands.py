@@ -55,7 +55,7 @@ def test_the_json_of_fit_is_what_the_model_says_of_itself(model):
     assert model["models"] == [vars(row) for row in loaded.models_]
     assert {row["name"] for row in model["models"]} == {"linear", "extra_trees"}
     assert model["value"] == loaded.value_
-    assert model["out_of_fold"] == loaded.decision_.value
+    assert model["out_of_fold"] == loaded.decision_.evidence.value
     assert model["threshold"] == loaded.threshold_
 
 

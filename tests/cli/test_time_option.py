@@ -43,7 +43,7 @@ def test_shuffled_rows_give_the_model_of_sorted_ones(rows, tmp_path, kind):
     assert result.exit_code == 0, result.output
     fitted = json.loads(result.stdout)
     assert fitted["threshold"] == pytest.approx(expected.threshold_, rel=1e-6)
-    assert fitted["out_of_fold"] == pytest.approx(expected.decision_.value, abs=1e-9)
+    assert fitted["out_of_fold"] == pytest.approx(expected.decision_.evidence.value, abs=1e-9)
     named = {"number": "'when', from -7 to 112", "written": "'when', which is read with the day first, from 01/09/2023"}
     said = " ".join(result.stderr.split())
     assert "in the order of " + named.get(kind, "'when', from 2023-09-01 to 2023-12-29") in said

@@ -10,7 +10,7 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, Counts, MetricLoss, RunningCounts, evaluate, losses, steps
 from metricfit.constraints import RequirementConstraint
-from metricfit.decide import Decision
+from metricfit.decide import LabelDecision, OffsetDecision, RowCostDecision, ThresholdDecision
 from metricfit.metrics import Accumulator, PerLabel, ThresholdGrid
 from metricfit.train import Monitor
 
@@ -277,7 +277,7 @@ def test_the_thresholds_of_a_decision_are_converted():
     """Thresholds of logits between 0 and 1 look like probabilities, so a decision is passed itself."""
     logits, target, _ = batch()
     thresholds = torch.tensor([0.1, 0.8, 0.4])
-    decision = Decision(value=0.5, thresholds=thresholds)
+    decision = LabelDecision(thresholds)
     decided = (logits.detach() >= thresholds).long()
     expected = [Counts.from_labels(decided[:, k], target[:, k]).tp.item() for k in range(3)]
     for threshold in (decision, PerLabel(decision), PerLabel.from_logits(decision), PerLabel.from_logits(thresholds)):
@@ -297,18 +297,18 @@ def test_the_thresholds_of_a_decision_are_converted():
 
 def test_a_decision_of_two_classes_and_of_several():
     logits, target, _ = batch()
-    decision = Decision(value=0.5, threshold=0.4)
+    decision = ThresholdDecision(0.4)
     counts = Counts.hard(logits[:, 0], target[:, 0], threshold=decision)
     assert counts.predicted.item() == (logits[:, 0] >= 0.4).sum()
     measured = evaluate(nn.Identity(), (logits.detach()[:, :1], target[:, 0]), "f1", threshold=decision)
     assert measured.threshold == pytest.approx(1 / (1 + np.exp(-0.4)))
     with pytest.raises(ValueError, match="this decision is for two classes"):
         PerLabel(decision)
-    classes = Decision(value=0.5, offsets=torch.zeros(3))
+    classes = OffsetDecision(torch.zeros(3))
     with pytest.raises(ValueError, match=r"Counts\.from_labels\(decision\.decide\(logits\), target, num_classes=3\)"):
         evaluate(nn.Identity(), (logits.detach(), target.argmax(1)), threshold=classes)
     with pytest.raises(ValueError, match="costs of each row"):
-        Counts.hard(logits, target, threshold=Decision(value=0.5, threshold=0.0, cost_margins=True))
+        Counts.hard(logits, target, threshold=RowCostDecision(0.0))
 
 
 def test_many_thresholds_have_a_short_text():

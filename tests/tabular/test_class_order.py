@@ -56,7 +56,7 @@ def test_estimators_follow_the_declared_order(grades, name, kind):
     assert model.score(X, words) == pytest.approx(true_kappa(words, called))
     held_out = model.held_out_
     decided = np.array(ORDER)[model.decision_.decide(held_out.logits)]
-    assert model.decision_.value == pytest.approx(true_kappa(np.array(ORDER)[held_out.y], decided))
+    assert model.decision_.evidence.value == pytest.approx(true_kappa(np.array(ORDER)[held_out.y], decided))
     assert model.classes_.tolist() == sorted(ORDER)
     assert (model.classes_[model.predict_proba(X).argmax(1)] == called).mean() > 0.7
     np.testing.assert_array_equal(model.classes_[model.decision_function(X).argmax(1)], called)

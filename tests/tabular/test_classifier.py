@@ -59,7 +59,7 @@ def test_the_empirical_threshold_is_the_exact_best_out_of_fold(quick, blobs):
     model = MetricClassifier(**quick, decision="empirical").fit(*blobs)
     scores, y = out_of_fold(model)
     best = best_threshold(scores, y, "f1")
-    assert model.decision_.value == pytest.approx(best.value)
+    assert model.decision_.evidence.value == pytest.approx(best.value)
     assert f1_score(y, scores >= model.threshold_) == pytest.approx(best.value)
 
 
@@ -68,7 +68,7 @@ def test_the_value_is_corrected_for_having_been_chosen_on_the_same_rows(quick):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 5)), (rng.random(300) < 0.2).astype(int)
     model = MetricClassifier("mcc", decision="empirical", **quick).fit(X, y)
-    assert model.value_ < model.decision_.value - 0.02
+    assert model.value_ < model.decision_.evidence.value - 0.02
     assert model.value_interval_[0] < model.value_ < model.value_interval_[1]
 
 
@@ -170,7 +170,7 @@ def test_requirements_hold_out_of_fold(quick, blobs):
     scores, labels = out_of_fold(model)
     recall = recall_score(labels, scores >= model.threshold_)
     assert recall >= 0.9
-    assert precision_score(labels, scores >= model.threshold_) == pytest.approx(model.decision_.value)
+    assert precision_score(labels, scores >= model.threshold_) == pytest.approx(model.decision_.evidence.value)
     assert model.requirements_met_
     assert model.requirements_["recall >= 0.9"].value == pytest.approx(recall, rel=1e-12)
 
@@ -274,7 +274,7 @@ def test_rethreshold_for_another_prevalence(fitted, blobs):
     labels = held_out.y.numpy()
     weight = np.where(labels == 1, 0.5 / labels.mean(), 0.5 / (1 - labels.mean()))
     decided = held_out.logits.squeeze(1).numpy() >= fitted_threshold(model, odds)
-    assert model.decision_.value == pytest.approx(f1_score(labels, decided, sample_weight=weight))
+    assert model.decision_.evidence.value == pytest.approx(f1_score(labels, decided, sample_weight=weight))
     assert model.rethreshold().threshold_ == pytest.approx(threshold)
     assert model.rethreshold({0: 0.9, 1: 0.1}).threshold_ == model.rethreshold(0.1).threshold_
     for wrong in (0.0, 1.5, {0: 0.5, 1: 0.6}, {0: 0.5, 2: 0.5}, [0.2, 0.3]):
@@ -353,7 +353,7 @@ def test_a_factor_of_all_weights_changes_nothing(quick, blobs):
 
 def test_under_a_requirement_the_value_is_the_one_held_out(quick, blobs):
     model = MetricClassifier("f1", subject_to="precision >= 0.9", **quick).fit(*blobs)
-    assert model.value_ == model.decision_.value
+    assert model.value_ == model.decision_.evidence.value
     assert model.value_interval_[0] <= model.value_ <= model.value_interval_[1]
 
 

@@ -1,7 +1,5 @@
 """MetricClassifier with requirements that must hold on new rows."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.decide import best_decision
 from metricfit.decide.decision import APPROXIMATE, GUARANTEED
-from metricfit.errors import InvalidValueError, ModelFileError
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning
 from metricfit.report.findings import verdict_of_fit
 from metricfit.tabular.model_card import model_card
@@ -76,16 +74,6 @@ def test_it_is_saved_and_loaded(model, tmp_path):
     assert loaded.confidence == loaded.confidence_ == 0.95
     assert loaded.threshold_ == model.threshold_
     assert loaded.certificate_ == model.certificate_ == APPROXIMATE
-
-
-def test_a_damaged_confidence_is_refused(model, tmp_path):
-    from metricfit.tabular.description_checks import check_description
-
-    model.save(tmp_path / "model")
-    description = json.loads((tmp_path / "model" / "model.json").read_text())
-    description["decision"]["confidence"] = "high"
-    with pytest.raises(ModelFileError, match="confidence"):
-        check_description(description, description["parameters"])
 
 
 def test_rethreshold_changes_and_removes_it(model):

@@ -9,6 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
+from metricfit.decide import RowCostDecision
 from metricfit.tabular import storage
 
 METRIC = "cost(fp=5, fn='amount')"
@@ -59,7 +60,10 @@ def test_each_row_is_decided_by_its_expected_cost(model, rows):
 def test_the_empirical_rule_is_the_cheapest_on_held_out_rows(model, rows):
     X, y = rows
     model.fit(X, y)
-    assert model.decision_.value <= model.fit(X, y).set_params(decision="plugin").rethreshold().decision_.value
+    assert (
+        model.decision_.evidence.value
+        <= model.fit(X, y).set_params(decision="plugin").rethreshold().decision_.evidence.value
+    )
 
 
 @pytest.mark.parametrize("model", models())
@@ -140,7 +144,7 @@ def test_a_saved_model_decides_as_before(model, rows, tmp_path):
     assert (loaded.predict(X) == model.predict(X)).all()
     assert (loaded.value_, loaded.value_interval_) == (model.value_, model.value_interval_)
     assert loaded.threshold_ is None
-    assert loaded.decision_.cost_margins
+    assert isinstance(loaded.decision_, RowCostDecision)
     assert loaded.rethreshold(metric="cost(fp=50, fn='amount')").value_ == pytest.approx(
         model.rethreshold(metric="cost(fp=50, fn='amount')").value_
     )
@@ -153,7 +157,7 @@ def test_a_saved_model_without_its_costs_is_refused(rows, tmp_path, monkeypatch)
     )  # it would count the costs, which are spoilt here
     model = models()[0].fit(X, y)
     for columns, message in (
-        ({}, "were not kept"),
+        ({}, "costs of rows need columns"),
         ({"amount": -model.held_out_.columns["amount"] - 1}, "does not hold one cost per row"),
         ({"amount": model.held_out_.columns["amount"][:-1]}, "does not hold one cost per row"),
     ):
@@ -175,7 +179,7 @@ def test_the_report_shows_the_money(rows, tmp_path):
     shown = numbers_of(model.report(tmp_path / "model.html"))
     never = money(X, y, np.zeros(len(y))).mean()
     assert any(number == pytest.approx(never) for number in shown)
-    assert any(number == pytest.approx(model.decision_.value) for number in shown)
+    assert any(number == pytest.approx(model.decision_.evidence.value) for number in shown)
     shown = numbers_of(model.report(tmp_path / "rows.html", X, y))
     assert any(number == pytest.approx(money(X, y, model.predict(X)).sum()) for number in shown)
     with pytest.raises(ValueError, match="threshold="):

@@ -122,8 +122,16 @@ def keys_of(where):
         ("table.columns", "x" * 10**6, r"table.columns must describe columns"),
         ("parameters.metric", 1, r"parameters.metric must have a name \(text\) and own \(true or false\), got 1"),
         ("parameters.metric.own", "yes", r"parameters.metric must have a name"),
-        ("decision.value_interval", 3, r"decision.value_interval must be null or a list of two numbers, got 3"),
-        ("decision.value_interval", [0.0, BIG], r"decision.value_interval must be a finite number, got an integer"),
+        (
+            "decision.evidence.value_interval",
+            3,
+            r"value_interval must be null or a list of two numbers, got 3",
+        ),
+        (
+            "decision.evidence.value_interval",
+            [0.0, BIG],
+            r"value_interval must be a finite number, got an integer",
+        ),
         ("decision.interval", [0.0], r"decision.interval must be null or a list of two numbers"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 30 else "",

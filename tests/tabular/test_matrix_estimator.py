@@ -2,12 +2,10 @@
 
 import copy
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 from sklearn.neighbors import KNeighborsClassifier
@@ -15,6 +13,7 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier, TunedDecisionClassifier, compare
 from metricfit.cli.app import app
+from metricfit.decide import CostDecision
 
 COSTS = [[0, 1, 4], [1, 0, 1], [20, 5, 0]]
 KAPPA = "weighted_kappa(power=2)"
@@ -45,10 +44,10 @@ def test_the_estimator_decides_for_quadratic_kappa(grades, for_kappa):
     assert for_kappa.score(X, y) == pytest.approx(value)
     held_out = for_kappa.held_out_
     plain = quadratic_kappa(held_out.y, held_out.logits.argmax(1))
-    assert for_kappa.decision_.value == pytest.approx(
+    assert for_kappa.decision_.evidence.value == pytest.approx(
         quadratic_kappa(held_out.y, for_kappa.decision_.decide(held_out.logits))
     )
-    assert for_kappa.decision_.value >= plain - 0.02
+    assert for_kappa.decision_.evidence.value >= plain - 0.02
     low, high = for_kappa.value_interval_
     assert low <= for_kappa.value_ <= high
     assert high < 1
@@ -56,8 +55,8 @@ def test_the_estimator_decides_for_quadratic_kappa(grades, for_kappa):
 
 def test_families_are_judged_by_the_decision_of_the_ensemble(grades, quick_settings):
     model = MetricClassifier(COST, **quick_settings | {"models": ["linear"]}).fit(*grades)
-    assert model.decision_.costs is not None
-    assert model.models_[0].value == pytest.approx(model.decision_.value)
+    assert isinstance(model.decision_, CostDecision)
+    assert model.models_[0].value == pytest.approx(model.decision_.evidence.value)
 
 
 def test_costs_move_decisions_to_the_class_that_is_dear_to_miss(grades, quick_settings):
@@ -73,13 +72,13 @@ def test_costs_move_decisions_to_the_class_that_is_dear_to_miss(grades, quick_se
 def test_saved_and_loaded(grades, for_kappa, tmp_path, costs):
     model = copy.copy(for_kappa)
     if costs is not None:
-        model.decision_ = replace(model.decision_, costs=torch.tensor(costs, dtype=torch.float64))
+        model.decision_ = CostDecision(model.decision_.offsets, costs, evidence=model.decision_.evidence)
     model.save(tmp_path / "model")
     loaded = MetricClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(grades[0]), model.predict(grades[0]))
     np.testing.assert_array_equal(loaded.decision_function(grades[0]), model.decision_function(grades[0]))
     assert loaded.score(*grades) == model.score(*grades)
-    assert (loaded.decision_.costs is None) == (costs is None)
+    assert type(loaded.decision_) is type(model.decision_)
 
 
 def test_the_costs_of_other_classes_are_refused_before_training(grades, quick_settings):
@@ -97,7 +96,7 @@ def test_two_classes_have_a_threshold_and_requirements(grades, quick_settings):
     assert two.value_ == pytest.approx(one.value_)
     required = "cost_matrix(costs=[[0, 1], [10, 0]]) <= 0.9"
     model = MetricClassifier("precision", subject_to=[required], **quick_settings).fit(X, y)
-    assert model.decision_.requirements[required].met
+    assert model.decision_.evidence.requirements[required].met
 
 
 def test_the_report_names_the_metric_and_its_value(grades, for_kappa, tmp_path):

@@ -281,7 +281,7 @@ def small(tmp_path_factory, blobs):
         ("features.number", 3, r"features: 3, of a table of 4 columns"),
         ("features.names", ["a"], r"features: their names"),
         ("ensemble.temperature", -1.0, r"temperature must be above 0"),
-        ("decision.threshold", None, r"decision: threshold None"),
+        ("decision.threshold", None, r"decision.threshold must be a finite number, got None"),
         ("models", [{"name": 1}], r"models must describe families"),
     ],
 )

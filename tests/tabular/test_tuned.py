@@ -63,7 +63,7 @@ def test_decisions_are_chosen_on_scores_of_rows_that_were_held_out(rows):
     scores = np.concatenate([LogisticRegression().fit(X[a], y[a]).predict_proba(X[b])[:, 1] for a, b in splits])
     labels = np.concatenate([y[b] for _, b in splits])
     best = best_threshold(scores, labels, "mcc")
-    assert model.decision_.value == pytest.approx(best.value)
+    assert model.decision_.evidence.value == pytest.approx(best.value)
     p, held_out = probabilities(model)
     assert matthews_corrcoef(held_out, p >= model.threshold_) == pytest.approx(best.value)
     noise = np.random.default_rng(0).integers(0, 2, len(y))
@@ -126,7 +126,7 @@ def test_a_fitted_estimator_is_not_fitted_again(rows):
     assert model.estimator_ is fitted
     assert np.array_equal(fitted.coef_, before)
     best = best_threshold(fitted.predict_proba(X[150:])[:, 1], y[150:], "f1")
-    assert model.decision_.value == pytest.approx(best.value)
+    assert model.decision_.evidence.value == pytest.approx(best.value)
 
 
 def test_requirements_and_deciding_anew(rows):
@@ -167,7 +167,7 @@ def test_weights_reach_the_estimator_and_the_decision(rows):
             strict=True,
         )
     )
-    assert model.decision_.value == pytest.approx(best_threshold(scores, labels, "f1", weight=weights).value)
+    assert model.decision_.evidence.value == pytest.approx(best_threshold(scores, labels, "f1", weight=weights).value)
     with pytest.warns(UserWarning, match="KNeighborsClassifier takes no sample_weight") as warned:
         TunedDecisionClassifier(KNeighborsClassifier(), "f1", cv=3).fit(X, y, weight)
     assert [each.filename for each in warned] == [__file__]

@@ -58,14 +58,14 @@ def test_several_classes_and_labels_are_scored_by_the_mean_of_the_logits(rows):
     y = np.digitize(X[:, 0], [-0.7, 0.7])
     model = TunedDecisionClassifier(LINEAR, "f1", cv=3, random_state=0).fit(X, y)
     logits = np.mean([each.predict_log_proba(new) for each in model.estimators_], axis=0)
-    calibrated = logits / float(model.calibration_.temperature) + model.calibration_.bias.numpy()
+    calibrated = logits / float(model.calibration_.temperature) + model.calibration_.bias
     assert model.predict_proba(new) == pytest.approx(softmax(calibrated, axis=1), abs=1e-6)
     X, y = make_multilabel_classification(300, 8, n_classes=4, random_state=0)
     X = X / X.max()
     tagger = TunedDecisionClassifier(OneVsRestClassifier(LINEAR), "f1", cv=3, random_state=0).fit(X, y)
     logits = np.mean([logit(each.predict_proba(X)) for each in tagger.estimators_], axis=0)
     calibration = tagger.calibration_
-    calibrated = expit(logits / calibration.temperature.numpy() + calibration.bias.numpy())
+    calibrated = expit(logits / calibration.temperature + calibration.bias)
     assert tagger.predict_proba(X) == pytest.approx(calibrated, abs=1e-6)
 
 

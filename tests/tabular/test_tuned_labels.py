@@ -61,10 +61,10 @@ def test_averages_are_better_than_the_estimators_own_decisions(average, decision
     settings = {"average": average, "zero_division": 0}
     assert model.score(X, y) == pytest.approx(f1_score(y, model.predict(X), **settings))
     held_out = model.held_out_
-    decided = (held_out.logits >= model.decision_.thresholds).numpy()
-    assert model.decision_.value == pytest.approx(f1_score(held_out.y, decided, **settings))
-    assert model.decision_.value > f1_score(held_out.y, held_out.logits >= 0, **settings)
-    assert model.value_ <= model.decision_.value
+    decided = model.decision_.decide(held_out.logits.numpy()).astype(bool)
+    assert model.decision_.evidence.value == pytest.approx(f1_score(held_out.y, decided, **settings))
+    assert model.decision_.evidence.value > f1_score(held_out.y, held_out.logits >= 0, **settings)
+    assert model.value_ <= model.decision_.evidence.value
     assert model.value_interval_[0] <= model.value_ <= model.value_interval_[1]
 
 
@@ -130,7 +130,7 @@ def test_each_label_meets_its_requirements(rows):
     free = model.thresholds_
     model.rethreshold(subject_to=["recall >= 0.8", "precision[1] >= 0.3"])
     assert list(model.requirements_) == ["recall[0] >= 0.8", "recall[1] >= 0.8", "precision[1] >= 0.3"]
-    decided = model.held_out_.logits >= model.decision_.thresholds
+    decided = model.decision_.decide(model.held_out_.logits)
     for label in range(2):
         found = recall_score(model.held_out_.y[:, label], decided[:, label])
         assert found == pytest.approx(model.requirements_[f"recall[{label}] >= 0.8"].value)

@@ -149,8 +149,8 @@ def test_a_folder_of_another_class_is_refused(saved, rows, tmp_path):
 @pytest.mark.parametrize(
     ("where", "value", "reason"),
     [
-        ("decision.threshold", None, "decision: threshold None"),
-        ("decision.value", "high", "decision.value must be a finite number"),
+        ("decision.threshold", None, "decision.threshold must be a finite number, got None"),
+        ("decision.evidence.value", "high", "decision.evidence.value must be a finite number"),
         ("smallest_probability", 0, "smallest_probability must be above 0"),
         ("smallest_probability", None, "smallest_probability"),
         ("folds", 0, "folds: 0 is no number of estimators"),
@@ -190,10 +190,9 @@ def test_a_folder_that_was_edited_with_its_manifest_is_refused(saved, where, val
     [
         ("calibration.temperature", torch.tensor([-1.0]), "calibration: there must be finite numbers"),
         ("calibration.bias", torch.tensor([0.0, 1.0]), "calibration: there must be finite numbers"),
-        ("calibration.bias", torch.tensor([torch.nan]), "calibration: there must be finite numbers"),
+        ("calibration.bias", torch.tensor([torch.nan]), "numbers that are not finite"),
         ("held_out.y", torch.full((200,), 5), "labels of other classes"),
         ("held_out.logits", torch.zeros(3, 1), "logits and labels of other shapes"),
-        ("thresholds", torch.zeros(2), "decision: threshold"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(saved, name, array, reason):

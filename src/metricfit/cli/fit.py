@@ -124,7 +124,7 @@ def _run(given: Given) -> None:
             )
             exported = export_fitted(model, X, unfinished, out) if given.onnx else None
     periods = values_by_period(model, rows.times)
-    fall = describe_fall(periods, model.decision_.value, get_metric(model.metric))
+    fall = describe_fall(periods, model.decision_.evidence.value, get_metric(model.metric))
     result = _result(model, y.value_counts(), out) | {
         "periods": [period.to_dict() for period in periods],
         "fall": fall,
@@ -141,8 +141,8 @@ def _run(given: Given) -> None:
     print_result(result, given.as_json, lines if exported is None else [*lines, *str(exported).splitlines()])
     if not model.requirements_met_:
         print_message(
-            f"The requirements are not met: {model.decision_.not_reachable}. The model is kept and decides as near "
-            "to them as it can. To choose again without training, in Python: "
+            f"The requirements are not met: {model.decision_.evidence.not_reachable}. The model is kept and decides "
+            "as near to them as it can. To choose again without training, in Python: "
             f"MetricClassifier.load({str(out / 'model')!r}).rethreshold(subject_to='...')."
         )
     if display.interrupted:
@@ -178,7 +178,7 @@ def _result(model: MetricClassifier, counts: pd.Series, out: Path) -> dict[str, 
         "metric": get_metric(model.metric).name,
         "value": model.value_,
         "value_interval": model.value_interval_,
-        "out_of_fold": model.decision_.value,
+        "out_of_fold": model.decision_.evidence.value,
         "threshold": model.threshold_,
         "threshold_interval": model.threshold_interval_,
         "refer_region": model.refer_region_,
@@ -207,7 +207,7 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
         f"{metric_label(model)} {model.value_:.3f}{_interval(model.value_interval_)}, estimated for new rows: "
         f"{basis_of_estimate(model)}."
     )
-    warned = better_without_model(model, held_out_counts(model), model.decision_.value)
+    warned = better_without_model(model, held_out_counts(model), model.decision_.evidence.value)
     lines += [f"Warning: {sentence}" for sentence in warned]
     if model.threshold_ is not None:
         lines.append(f"Threshold {formatting.threshold(model.threshold_)}{_interval(model.threshold_interval_)}.")

@@ -16,7 +16,7 @@ from metricfit.cli.scored_data import check_threshold, load_model, scored_batche
 from metricfit.cli.terminal import UserError, print_result
 from metricfit.data.columns import quote_label
 from metricfit.data.writing import WRITABLE, new_table
-from metricfit.decide.refer.refer_label import REFERRED
+from metricfit.decide.decision import REFERRED
 from metricfit.errors import quote
 from metricfit.report.model_decisions import positive_decisions
 from metricfit.tabular import MetricClassifier

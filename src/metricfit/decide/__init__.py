@@ -1,7 +1,7 @@
 """From scores to decisions: what happens between the scores of a model and the actions that follow from them.
 
 - ``best``: ``best_decision``, from held-out logits and labels to a decision.
-- ``decision``: the decision itself, which needs torch alone; ``decision_module`` is a torch model together with it.
+- ``decision``: the kinds of decisions, and the evidence for them; ``decision_module`` is a torch model with one.
 - ``decision_choice``: the choice of a decision, with bootstrap intervals and requirements; ``threshold_choice`` is its
   part for two classes, and ``refit`` what is fitted again on resamples.
 - ``class_requirements``: which classes or labels a requirement is about, and their names.
@@ -32,7 +32,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from metricfit._extras import explain_missing
-from metricfit.decide.decision import Decision
+from metricfit.decide.calibration import Calibration
+from metricfit.decide.decision import (
+    CostDecision,
+    Decision,
+    Evidence,
+    LabelDecision,
+    OffsetDecision,
+    Referral,
+    RowCostDecision,
+    ThresholdDecision,
+)
 from metricfit.decide.decision_module import DecisionModule
 from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresholds
 from metricfit.decide.units.per_image import per_image
@@ -51,9 +61,17 @@ _LATER = {
 }
 
 __all__ = [
+    "Calibration",
+    "CostDecision",
     "Decision",
     "DecisionModule",
+    "Evidence",
     "GroupThresholds",
+    "LabelDecision",
+    "OffsetDecision",
+    "Referral",
+    "RowCostDecision",
+    "ThresholdDecision",
     "best_decision",
     "best_group_thresholds",
     "best_referral",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import Decision, LabelDecision, ThresholdDecision
 from metricfit.decide.decision_choice import choose_decision
 from metricfit.decide.guarantees.certified import Guarantee, what_can_be_promised
 from metricfit.decide.held_out import collect_held_out, collect_label_rows
@@ -45,7 +45,7 @@ def best_decision(
     """Choose how logits become decisions, for a metric: a threshold, offsets of classes or thresholds of labels.
 
     A metric of the whole confusion matrix, such as ``metrics.weighted_kappa(power=2)``, has costs as well: the expected
-    costs decide, and offsets are added to them (``Decision.costs``).
+    costs decide, and offsets are added to them (``CostDecision``).
 
     Use logits of rows that the model was not trained on. The plug-in rule calibrates them and takes the threshold, or
     the offsets, whose expected counts have the best value; the empirical rule takes the best value on the labels. With
@@ -96,7 +96,7 @@ def best_decision(
         (-0.5, [0, 0, 0, 0, 1, 1, 1, 1])
         >>> z, y = torch.linspace(-3, 3, 200), (torch.arange(200) % 8 + torch.arange(200) // 25 > 7).long()
         >>> decision = best_decision(z, y, "precision", subject_to="recall >= 0.9", confidence=0.95)
-        >>> decision.confidence, round(decision.requirements["recall >= 0.9"].value, 3)
+        >>> decision.evidence.confidence, round(decision.evidence.requirements["recall >= 0.9"].value, 3)
         (0.95, 0.966)
     """
     chosen, requirements = get_metric(metric), as_requirements(subject_to)
@@ -119,25 +119,25 @@ def best_decision(
     held_out = collect_held_out(z, y, w, check_groups(groups, len(y)))
     if prevalence is not None:
         at_balance = held_out.with_class_shares(_check_shares(prevalence, max(2, z.shape[1])))
-        shift = (at_balance.logits - held_out.logits)[0]
-        calibration = Calibration(1.0, torch.zeros_like(shift)) if calibration is None else calibration
+        shift = (at_balance.logits - held_out.logits)[0].numpy()
+        calibration = Calibration(1.0, np.zeros_like(shift)) if calibration is None else calibration
         calibration, held_out = Calibration(calibration.temperature, calibration.bias + shift), at_balance
     decision = choose_decision(
         held_out, chosen, subject_to=requirements, average=average, seed=seed, rule=rule, confidence=confidence
     )
-    raw = decision if calibration is None else about_raw_logits(decision, calibration)
+    raw = decision if calibration is None else decision.before(calibration)
     if check_rule(rule) == "empirical":
-        raw = replace(raw, calibration=None)  # scores of any kind have no probabilities
-    if decision.not_reachable is None or decision.threshold is None:
+        raw = replace(raw, calibration=None)  # type: ignore[type-var]  # scores of any kind have no probabilities
+    if decision.evidence.not_reachable is None or not isinstance(decision, ThresholdDecision):
         return raw
-    assert raw.threshold is not None
+    assert isinstance(raw, ThresholdDecision)
     if confidence is None:
-        reachable = what_is_reachable(requirements, raw.requirements, raw.threshold)
+        reachable = what_is_reachable(requirements, raw.evidence.requirements, raw.threshold)
     else:
         guarantee = Guarantee(confidence, seed, groups=held_out.groups)
         scores = z.squeeze(1)
         reachable = what_can_be_promised(scores, y, chosen, requirements, guarantee, decision.threshold, raw.threshold)
-    return replace(raw, not_reachable=reachable)
+    return raw.with_evidence(not_reachable=reachable)
 
 
 def _best_for_labels(
@@ -152,7 +152,7 @@ def _best_for_labels(
     seed: int,
     requirements: list[Requirement],
     confidence: float | None,
-) -> Decision:
+) -> LabelDecision:
     """Choose one threshold per label, about logits as they were given."""
     z, y = (torch.as_tensor(values).detach().cpu() for values in (logits, target))
     if z.shape != y.shape:
@@ -181,37 +181,7 @@ def _best_for_labels(
         confidence=confidence,
         as_shown=raw,
     )
-    if calibration is None:
-        return decision
-    assert decision.thresholds is not None
-    assert decision.label_intervals is not None
-    temperature, bias = calibration.temperature, calibration.bias
-    return replace(
-        decision,
-        thresholds=temperature * (decision.thresholds - bias),
-        label_intervals=temperature[:, None] * (decision.label_intervals - bias[:, None]),
-        calibration=calibration,
-    )
-
-
-def about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:
-    """Return the decision about logits z that makes the decisions of one about z / T + b."""
-    if decision.costs is not None:
-        return replace(decision, calibration=calibration)
-    if decision.offsets is not None:
-        offsets = calibration.temperature * (decision.offsets + calibration.bias)
-        return replace(decision, offsets=offsets, calibration=calibration)
-    assert decision.threshold is not None
-    bias = float(calibration.bias)
-
-    def raw(threshold: float) -> float:
-        return calibration.temperature * (threshold - bias)
-
-    interval, refer = (
-        None if ends is None else (raw(ends[0]), raw(ends[1])) for ends in (decision.interval, decision.refer)
-    )
-    threshold = raw(decision.threshold)
-    return replace(decision, threshold=threshold, interval=interval, refer=refer, calibration=calibration)
+    return decision if calibration is None else decision.before(calibration)
 
 
 def _check_shares(prevalence: float | Sequence[float] | Tensor, classes: int) -> Tensor:

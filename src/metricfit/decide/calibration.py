@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-from torch import Tensor
-from torch.nn.functional import softplus
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metricfit.core.arrays import in_kind_of, to_numpy
+
+if TYPE_CHECKING:
+    from metricfit.core.arrays import Array
+
+Floats = NDArray[np.float64]
 
 #: Weight of the penalty that determines what the rows leave open, such as the mean of the biases of several classes.
 PENALTY = 1e-6
@@ -31,30 +37,79 @@ class Calibration:
     and cannot correct that.
 
     Attributes:
-        temperature: The temperature T, above 0.
-        bias: The bias b, ``(1,)`` for two classes and ``(c,)`` for several.
+        temperature: The temperature T, above 0; for several labels one per label, ``(c,)``.
+        bias: The bias b, ``(1,)`` for two classes and ``(c,)`` for several classes or labels.
 
     Example:
-        >>> Calibration(temperature=2.0, bias=torch.tensor([0.5]))(torch.tensor([[1.0]]))
-        tensor([[1.]], dtype=torch.float64)
+        >>> Calibration(temperature=2.0, bias=[0.5])([[1.0]])
+        array([[1.]])
     """
 
-    temperature: float
-    bias: Tensor
+    temperature: Any
+    bias: Any
 
-    def __call__(self, logits: Tensor) -> Tensor:
+    def __post_init__(self) -> None:
+        temperature = to_numpy(self.temperature, np.float64)
+        object.__setattr__(self, "temperature", temperature if temperature.ndim else float(temperature))
+        object.__setattr__(self, "bias", to_numpy(self.bias, np.float64))
+
+    def __call__(self, logits: Array) -> Any:
         """Calibrate logits.
 
         Args:
-            logits: Logits ``(n, 1)`` or ``(n, c)``.
+            logits: Logits ``(n, 1)`` or ``(n, c)``, an array or a tensor.
 
         Returns:
-            Calibrated logits of the same shape, in float64.
+            Calibrated logits of the same shape and kind, in float64.
         """
-        return logits.double() / self.temperature + self.bias
+        return in_kind_of(to_numpy(logits, np.float64) / self.temperature + self.bias, logits)
+
+    def invert(self, calibrated: ArrayLike) -> Floats:
+        """Return the logits that are calibrated to these.
+
+        Args:
+            calibrated: Calibrated logits, ``(..., 1)`` or ``(..., c)``.
+
+        Returns:
+            Logits of the same shape.
+        """
+        return np.asarray(self.temperature * (np.asarray(calibrated) - self.bias))
 
 
-def fit_calibration(logits: Tensor, y: Tensor, weight: Tensor | None) -> Calibration:
+def sigmoid(z: Any) -> Any:
+    """Return the logistic function, exact in its lower tail.
+
+    Example:
+        >>> sigmoid(np.array([-1000.0, 0.0]))
+        array([0. , 0.5])
+    """
+    small = np.exp(-np.abs(z))
+    return np.where(z >= 0, 1.0, small) / (1 + small)
+
+
+def softplus(z: Floats) -> Floats:
+    """Return log(1 + exp(z)), without overflow."""
+    return np.logaddexp(0.0, z)
+
+
+def log_softmax(z: Floats) -> Floats:
+    """Return the logarithm of the softmax of each row."""
+    z = z - z.max(1, keepdims=True)
+    return np.asarray(z - np.log(np.exp(z).sum(1, keepdims=True)))
+
+
+def softmax(z: Floats) -> Floats:
+    """Return the softmax of each row.
+
+    Example:
+        >>> softmax(np.zeros((1, 4)))
+        array([[0.25, 0.25, 0.25, 0.25]])
+    """
+    powers = np.exp(z - z.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))
+
+
+def fit_calibration(logits: Array, y: Array, weight: Array | None) -> Calibration:
     r"""Fit the temperature and the bias that minimise the cross-entropy of held-out logits.
 
     Labels are smoothed by one sample per class (Platt 1999), so that both stay finite if a threshold separates the
@@ -76,37 +131,38 @@ def fit_calibration(logits: Tensor, y: Tensor, weight: Tensor | None) -> Calibra
         The calibration.
 
     Example:
-        >>> z = torch.tensor([[3.0], [3.0], [3.0], [-3.0], [-3.0], [-3.0]])
-        >>> calibration = fit_calibration(z, torch.tensor([1, 1, 0, 0, 0, 1]), None)
-        >>> torch.sigmoid(calibration(z[:1]))
-        tensor([[0.6000]], dtype=torch.float64)
+        >>> z = np.array([[3.0], [3.0], [3.0], [-3.0], [-3.0], [-3.0]])
+        >>> calibration = fit_calibration(z, np.array([1, 1, 0, 0, 0, 1]), None)
+        >>> sigmoid(calibration(z[:1])).round(4)
+        array([[0.6]])
     """
-    z = logits.detach().double()
+    z, labels = to_numpy(logits, np.float64), to_numpy(y).astype(np.int64)
     outputs = z.shape[1]
-    w = torch.ones(len(z), dtype=torch.float64) if weight is None else weight.double() / weight.double().mean()
-    target = _smooth_labels(y, w, max(2, outputs))
+    w = np.ones(len(z)) if weight is None else to_numpy(weight, np.float64)
+    w = w / w.mean()
+    target = _smooth_labels(labels, w, max(2, outputs))
     counted = w > 0
-    if not bool(counted.all()):  # a resample of the rows leaves out more than a third of them
+    if not counted.all():  # a resample of the rows leaves out more than a third of them
         z, target, w = z[counted], target[counted], w[counted]
     w = w / w.sum()
     centre = w @ z
     scaled = z - centre
-    deviations = scaled if outputs == 1 else scaled - scaled.mean(1, keepdim=True)
-    spread = float((w @ deviations.square()).sum().sqrt())
-    spread = spread if SMALLEST_SPREAD * float(z.abs().max()) < spread < math.inf else 1.0
+    deviations = scaled if outputs == 1 else scaled - scaled.mean(1, keepdims=True)
+    spread = math.sqrt((w @ deviations**2).sum())
+    spread = spread if SMALLEST_SPREAD * float(np.abs(z).max()) < spread < math.inf else 1.0
     scaled = scaled / spread
-    prior = (w @ target).log()
+    prior = np.log(w @ target)
     if outputs == 1:
-        scores, positive = scaled.squeeze(1), target[:, 1]
+        scores, positive = scaled[:, 0], target[:, 1]
         minimum = _minimise(lambda at: _two_classes(at, scores, positive, w), prior[1:] - prior[:1])
     else:
         minimum = _minimise(lambda at: _several_classes(at, scaled, target, w), prior - prior.mean())
-    slope = float(minimum[0].exp()) / spread
+    slope = math.exp(minimum[0]) / spread
     bias = minimum[1:] - slope * centre
     bias = bias if outputs == 1 else bias - bias.mean()
-    is_finite = 0 < slope < math.inf and bool(bias.isfinite().all())
+    is_finite = 0 < slope < math.inf and bool(np.isfinite(bias).all())
     if not is_finite or not _cross_entropy(slope * z + bias, target, w) <= _cross_entropy(z, target, w):
-        slope, bias = 1.0, torch.zeros_like(bias)
+        slope, bias = 1.0, np.zeros_like(bias)
     return Calibration(1 / slope, bias)
 
 
@@ -114,23 +170,23 @@ class _Derivatives(NamedTuple):
     """The cross-entropy at some parameters, its gradient, and a positive matrix near its Hessian."""
 
     value: float
-    gradient: Tensor
-    hessian: Tensor
+    gradient: Floats
+    hessian: Floats
 
 
-def _minimise(cross_entropy: Callable[[Tensor], _Derivatives], bias: Tensor) -> Tensor:
+def _minimise(cross_entropy: Callable[[Floats], _Derivatives], bias: Floats) -> Floats:
     """Minimise the penalised cross-entropy by Newton's method, from slope 1 and these biases on.
 
     Returns:
         The logarithm of the slope, then the biases.
     """
-    parameters = torch.cat([torch.zeros(1, dtype=torch.float64), bias])
+    parameters = np.concatenate([[0.0], bias])
     at = _penalised(cross_entropy, parameters)
     for _ in range(STEPS):
-        step = torch.linalg.solve(at.hessian, at.gradient)
+        step = np.linalg.solve(at.hessian, at.gradient)
         if float(at.gradient @ step) <= TOLERANCE:
             break
-        step = step * min(1.0, LONGEST_STEP / float(step.abs().max()))
+        step = step * min(1.0, LONGEST_STEP / float(np.abs(step).max()))
         for _ in range(HALVINGS):
             tried = _penalised(cross_entropy, parameters - step)
             if tried.value <= at.value:
@@ -142,82 +198,60 @@ def _minimise(cross_entropy: Callable[[Tensor], _Derivatives], bias: Tensor) -> 
     return parameters
 
 
-def _penalised(cross_entropy: Callable[[Tensor], _Derivatives], parameters: Tensor) -> _Derivatives:
+def _penalised(cross_entropy: Callable[[Floats], _Derivatives], parameters: Floats) -> _Derivatives:
     value, gradient, hessian = cross_entropy(parameters)
-    hessian.diagonal().add_(2 * PENALTY)
     return _Derivatives(
-        value + PENALTY * float(parameters.square().sum()), gradient + 2 * PENALTY * parameters, hessian
+        value + PENALTY * float((parameters**2).sum()),
+        gradient + 2 * PENALTY * parameters,
+        hessian + 2 * PENALTY * np.eye(len(parameters)),
     )
 
 
-def _two_classes(parameters: Tensor, z: Tensor, positive: Tensor, w: Tensor) -> _Derivatives:
+def _two_classes(parameters: Floats, z: Floats, positive: Floats, w: Floats) -> _Derivatives:
     r"""Derive the cross-entropy of sigmoid(exp(a) z + b) by a and b.
 
     With p the sigmoid, r = w (p - t) and x = exp(a) z, the gradient is (r · x, sum r), and the Hessian is the sum of
     w p (1 - p) (x, 1)(x, 1)', plus r · x in the corner of a. That term is left out where it is negative, which keeps
     the matrix positive.
     """
-    x = float(parameters[0].exp()) * z
-    f = x + float(parameters[1])
-    p = torch.sigmoid(f)
+    x = np.exp(parameters[0]) * z
+    f = x + parameters[1]
+    p = sigmoid(f)
     residual, spread = w * (p - positive), w * p * (1 - p)
     value = float(w @ (softplus(f) - positive * f))
     by_slope, scaled = float(residual @ x), spread * x
-    mixed = float(scaled.sum())
-    hessian = [[float(scaled @ x) + max(by_slope, 0.0), mixed], [mixed, float(spread.sum())]]
-    gradient = parameters.new_tensor([by_slope, float(residual.sum())])
-    return _Derivatives(value, gradient, parameters.new_tensor(hessian))
+    mixed = scaled.sum()
+    hessian = np.array([[scaled @ x + max(by_slope, 0.0), mixed], [mixed, spread.sum()]])
+    return _Derivatives(value, np.array([by_slope, residual.sum()]), hessian)
 
 
-def _several_classes(parameters: Tensor, z: Tensor, target: Tensor, w: Tensor) -> _Derivatives:
+def _several_classes(parameters: Floats, z: Floats, target: Floats, w: Floats) -> _Derivatives:
     """Derive the cross-entropy of softmax(exp(a) z + b) by a and b, as ``_two_classes`` does."""
-    x = float(parameters[0].exp()) * z
-    scores = x + parameters[1:]
-    log_p = torch.log_softmax(scores, dim=1)
-    p = log_p.exp()
+    x = np.exp(parameters[0]) * z
+    log_p = log_softmax(x + parameters[1:])
+    p = np.exp(log_p)
     weighted, residual = w[:, None] * p, w[:, None] * (p - target)
     by_slope = float((residual * x).sum())
-    deviation = x - (p * x).sum(1, keepdim=True)
+    deviation = x - (p * x).sum(1, keepdims=True)
     scaled = weighted * deviation
-    hessian = torch.empty(len(parameters), len(parameters), dtype=torch.float64)
+    hessian = np.empty((len(parameters), len(parameters)))
     hessian[0, 0] = (scaled * deviation).sum() + max(by_slope, 0.0)
     hessian[0, 1:] = hessian[1:, 0] = scaled.sum(0)
-    hessian[1:, 1:] = weighted.sum(0).diag() - weighted.T @ p
-    gradient = torch.cat([parameters.new_tensor([by_slope]), residual.sum(0)])
+    hessian[1:, 1:] = np.diag(weighted.sum(0)) - weighted.T @ p
+    gradient = np.concatenate([[by_slope], residual.sum(0)])
     return _Derivatives(-float(w @ (target * log_p).sum(1)), gradient, hessian)
 
 
-def _cross_entropy(scores: Tensor, target: Tensor, w: Tensor) -> float:
+def _cross_entropy(scores: Floats, target: Floats, w: Floats) -> float:
     if scores.shape[1] == 1:
-        f = scores.squeeze(1)
+        f = scores[:, 0]
         return float(w @ (softplus(f) - target[:, 1] * f))
-    return -float(w @ (target * torch.log_softmax(scores, dim=1)).sum(1))
+    return -float(w @ (target * log_softmax(scores)).sum(1))
 
 
-def _smooth_labels(y: Tensor, w: Tensor, classes: int) -> Tensor:
+def _smooth_labels(y: NDArray[np.int64], w: Floats, classes: int) -> Floats:
     """Return the target share of each class in each row: (N + 1) / (N + c) for the row's class, which has N rows."""
-    counts = torch.zeros(classes, dtype=torch.float64).index_add_(0, y, w)[y]
-    shares = (1 / (counts + classes))[:, None].repeat(1, classes)
-    shares[torch.arange(len(y)), y] = (counts + 1) / (counts + classes)
+    counts = np.bincount(y, weights=w, minlength=classes)[y]
+    shares = np.repeat((1 / (counts + classes))[:, None], classes, axis=1)
+    shares[np.arange(len(y)), y] = (counts + 1) / (counts + classes)
     return shares
-
-
-@dataclass(frozen=True)
-class LabelCalibration:
-    """One calibration per label: calibrated logits are ``logits / temperature + bias``.
-
-    Attributes:
-        temperature: One temperature per label, above 0.
-        bias: One bias per label.
-
-    Example:
-        >>> LabelCalibration(torch.tensor([2.0, 1.0]), torch.tensor([0.0, 1.0]))(torch.tensor([[2.0, 3.0]]))
-        tensor([[1., 4.]], dtype=torch.float64)
-    """
-
-    temperature: Tensor
-    bias: Tensor
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Calibrate logits ``(n, c)``, in float64."""
-        return logits.double() / self.temperature + self.bias

@@ -1,96 +1,78 @@
-"""The decision itself: how logits become decisions, and how good these are on held-out rows."""
+"""The decision itself: how logits become decisions, and how good these are on held-out rows.
+
+There is one class per kind of decision: ``ThresholdDecision`` for two classes, ``OffsetDecision`` and ``CostDecision``
+for several classes, ``LabelDecision`` for several labels, and ``RowCostDecision`` for two classes with costs of each
+row. ``Decision`` is what they share; estimators, reports, commands and files use nothing else. A new kind is a new
+class here: its fields, ``margins``, ``probabilities``, ``describe``, ``before`` and ``attributes``, and a name in
+``KINDS``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from metricfit.core.threshold_vectors import PerLabel
-from metricfit.decide.calibration import Calibration, LabelCalibration
-from metricfit.decide.costs.expected_costs import minus_expected_costs
-from metricfit.errors import InvalidValueError
+from metricfit.core.arrays import in_kind_of, to_numpy
+from metricfit.decide.calibration import Calibration, sigmoid, softmax
+from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.feasibility import RequirementValue
+
+if TYPE_CHECKING:
+    from metricfit.core.arrays import Array
+    from metricfit.core.threshold_vectors import PerLabel
 
 #: What may be said about requirements with a confidence. The tests are exact for scores of a model that was fitted
 #: without these rows. New rows have scores of other models than rows out of fold, so there the tests are approximate.
 GUARANTEED = "guaranteed"
 APPROXIMATE = "certified on cross-validated scores (approximate)"
+#: The class number of rows that are referred to a person.
+REFERRED = -1
+#: Maximum number of thresholds or offsets that a description lists.
+LISTED = 20
+
+Floats = NDArray[np.float64]
+Ends = tuple[float, float]
+Self = TypeVar("Self", bound="Decision")
 
 
 @dataclass(frozen=True)
-class Decision:
-    """How logits become decisions, and how good these are on held-out rows.
-
-    Exactly one of ``threshold``, ``offsets`` and ``thresholds`` is not None.
+class Evidence:
+    """How good a decision is, on the held-out rows and on new ones.
 
     Attributes:
-        value: The value of the metric on the held-out rows, on which the decision was chosen.
-        threshold: The threshold of logits, for two classes.
-        interval: The bootstrap interval of the threshold, extended to all thresholds that make the same decisions on
-            the held-out rows; None for several classes.
+        value: The value of the metric on the held-out rows, on which the decision was chosen; NaN if it was not chosen
+            on rows.
         value_interval: The bootstrap interval of the value.
-        offsets: For several classes, the offsets that are added to logits before the argmax; with ``costs``, to minus
-            the expected costs.
-        requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.
-        not_reachable: None if the threshold meets the requirements; otherwise what is reachable. The threshold is then
-            the one with the smallest violation.
         corrected_value: An estimate of the value on new rows (``decide.optimism``); under requirements the value on
             the held-out rows.
         corrected_interval: The bootstrap interval of the corrected value.
-        thresholds: For several labels, one threshold of logits per label.
-        label_intervals: For several labels, the bootstrap intervals of the thresholds, ``(c, 2)``.
-        costs: For several classes and a metric of the whole confusion matrix, the cost of deciding j for a row of
-            class i, ``(c, c)``. The expected costs decide (``decide.costs``).
-        calibration: The calibration of the logits, for ``probabilities``; None if they are calibrated already or if
-            the decision was chosen without a calibration.
+        requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.
+        not_reachable: None if the decision meets the requirements; otherwise what is reachable. The decision is then
+            the one with the smallest violation.
         confidence: The probability with which the requirements hold on new rows (``decide.guarantees``); None if they
             are met on the held-out rows alone, or not at all.
         out_of_fold: Whether the held-out scores are cross-validated, so that new rows are scored by other models.
-        refer: For two classes, the region of logits that is referred to a person (``decide.best_referral``): from the
-            first number on and below the second. It contains the threshold. None if every row is decided.
-        referred_share: The share of the held-out rows that is in the region; value, intervals and requirements are
-            those of the others.
-        cost_margins: Whether the threshold is one of cost margins, because rows have costs of their own
-            (``decide.costs``): logits alone cannot be decided, and an estimator adds the costs of the rows.
-
-    Raises:
-        InvalidValueError: None of the three is given, or more than one; or the region does not contain the threshold.
 
     Example:
-        >>> Decision(value=0.8, threshold=-1.0).decide(torch.tensor([-2.0, 0.5]))
-        tensor([0, 1])
+        >>> Evidence(value=0.8, corrected_value=0.78).corrected_value
+        0.78
     """
 
-    value: float
-    threshold: float | None = None
-    interval: tuple[float, float] | None = None
-    value_interval: tuple[float, float] | None = None
-    offsets: Tensor | None = None
+    value: float = math.nan
+    value_interval: Ends | None = None
+    corrected_value: float | None = None
+    corrected_interval: Ends | None = None
     requirements: Mapping[str, RequirementValue] = field(default_factory=dict)
     not_reachable: str | None = None
-    corrected_value: float | None = None
-    corrected_interval: tuple[float, float] | None = None
-    thresholds: Tensor | None = None
-    calibration: Calibration | LabelCalibration | None = None
     confidence: float | None = None
-    label_intervals: Tensor | None = None
-    costs: Tensor | None = None
-    refer: tuple[float, float] | None = None
-    referred_share: float = 0.0
-    cost_margins: bool = False
     out_of_fold: bool = False
-
-    def __post_init__(self) -> None:
-        if sum(part is not None for part in (self.threshold, self.offsets, self.thresholds)) != 1:
-            raise InvalidValueError(
-                "a decision has one of: a threshold (two classes), offsets (several classes), thresholds (labels)"
-            )
-
-        if self.refer is not None and (self.threshold is None or not self.refer[0] <= self.threshold <= self.refer[1]):
-            raise InvalidValueError(f"the region to refer, {self.refer}, must contain a threshold of two classes")
 
     @property
     def certificate(self) -> str | None:
@@ -100,62 +82,131 @@ class Decision:
         cross-validated scores. It is None without a confidence, or if no decision could be certified.
 
         Example:
-            >>> Decision(value=0.8, threshold=0.0, confidence=0.9).certificate
+            >>> Evidence(confidence=0.9).certificate
             'guaranteed'
-            >>> Decision(value=0.8, threshold=0.0, confidence=0.9, out_of_fold=True).certificate
+            >>> Evidence(confidence=0.9, out_of_fold=True).certificate
             'certified on cross-validated scores (approximate)'
         """
         if self.confidence is None:
             return None
         return APPROXIMATE if self.out_of_fold else GUARANTEED
 
-    def margins(self, logits: Tensor) -> Tensor:
+
+@dataclass(frozen=True)
+class Referral:
+    """The logits that are referred to a person: from ``low`` on and below ``high``.
+
+    Attributes:
+        low: The first logit that is referred.
+        high: The first logit above the region.
+        share: The share of the held-out rows that is in the region. The evidence of the decision is about the others.
+
+    Example:
+        >>> ThresholdDecision(0.0, referral=Referral(low=-1.0, high=0.5, share=0.2)).referred([-2.0, 0.0, 0.5])
+        array([False,  True, False])
+    """
+
+    low: float
+    high: float
+    share: float
+
+
+def in_their_kind(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Let a method on float64 arrays take tensors as well, and return the kind that it gets."""
+
+    def either(self: Any, logits: Array) -> Any:
+        return in_kind_of(method(self, to_numpy(logits, np.float64)), logits)
+
+    either.__doc__, either.__name__ = method.__doc__, method.__name__
+    return either
+
+
+class Decision(ABC):
+    """How logits become decisions: what all kinds share.
+
+    Methods take arrays or tensors, and return the kind that they get.
+
+    Attributes:
+        evidence: How good the decision is.
+        calibration: The calibration of the logits, for ``probabilities``; None if they are calibrated already.
+        task: What is decided: "binary", "multiclass" or "multilabel".
+
+    Example:
+        >>> decision = ThresholdDecision(0.5)
+        >>> isinstance(decision, Decision), decision.describe()
+        (True, 'positive where the probability is at least 0.6225')
+    """
+
+    evidence: Evidence
+    calibration: Calibration | None
+    task: ClassVar[Literal["binary", "multiclass", "multilabel"]]
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Number of logits per row."""
+
+    @abstractmethod
+    def margins(self, logits: Array) -> Any:
         """Shift logits so that the decision is at 0 (two classes, labels) or the largest wins (several classes).
 
         Args:
             logits: Logits ``(n, 1)`` (or ``(n,)``) for two classes, ``(n, c)`` for several classes or labels.
 
         Returns:
-            Shifted logits, ``(n,)`` for two classes and ``(n, c)`` for several classes or labels.
+            Shifted logits in float64, ``(n,)`` for two classes and ``(n, c)`` for several classes or labels.
         """
-        if self.offsets is not None:
-            return self.scores(logits) + self.offsets
-        if self.thresholds is not None:
-            return logits - self.thresholds
-        assert self.threshold is not None
-        return logits.reshape(-1) - self.threshold
 
-    def scores(self, logits: Tensor) -> Tensor:
-        """Return what offsets are added to: the logits, or with ``costs`` minus the expected costs.
-
-        Args:
-            logits: Logits ``(n, c)`` of several classes.
-
-        Returns:
-            Scores ``(n, c)``.
-        """
-        return logits if self.costs is None else minus_expected_costs(self.probabilities(logits), self.costs)
-
-    def referred(self, logits: Tensor) -> Tensor:
-        """Return which rows are referred to a person; ``decide`` decides these too, by the threshold.
+    @abstractmethod
+    def probabilities(self, logits: Array) -> Any:
+        """Return the probabilities of logits, calibrated if the decision has a calibration.
 
         Args:
             logits: Logits, as in ``margins``.
 
         Returns:
-            One boolean per row.
-
-        Example:
-            >>> Decision(value=0.8, threshold=0.0, refer=(-1.0, 0.5)).referred(torch.tensor([-2.0, 0.0, 0.5]))
-            tensor([False,  True, False])
+            The probability of the positive class ``(n,)`` for two classes, of each class or label ``(n, c)``
+            otherwise, in float64.
         """
-        if self.refer is None:
-            return torch.zeros(len(logits), dtype=torch.bool)
-        scores = logits.reshape(-1)
-        return (scores >= self.refer[0]) & (scores < self.refer[1])
 
-    def decide(self, logits: Tensor) -> Tensor:
-        """Decide each row.
+    @abstractmethod
+    def describe(self, names: Sequence[Any] = ()) -> str:
+        """Say in a few words how the decision is made, without a full stop.
+
+        Args:
+            names: The names of the classes or labels.
+
+        Returns:
+            The words.
+        """
+
+    @abstractmethod
+    def before(self: Self, calibration: Calibration) -> Self:
+        """Return the decision about logits z that makes the decisions of this one about calibrated logits.
+
+        Args:
+            calibration: The calibration of z.
+
+        Returns:
+            The decision.
+
+        Raises:
+            InvalidValueError: The decision is about costs of each row, which are added to calibrated logits.
+        """
+
+    @abstractmethod
+    def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
+        """Return what a fitted estimator shows of the decision, on the scale of probabilities, by attribute.
+
+        Args:
+            place: The class number of each of the estimator's classes.
+
+        Returns:
+            The attributes that are not None.
+        """
+
+    def decide(self, logits: Array) -> Any:
+        """Decide each row, also those that are referred to a person.
 
         Args:
             logits: Logits, as in ``margins``.
@@ -163,8 +214,32 @@ class Decision:
         Returns:
             Class numbers ``(n,)``, 0 and 1 for two classes; for several labels 0 and 1 in ``(n, c)``.
         """
-        margins = self.margins(logits)
-        return (margins >= 0).long() if self.offsets is None else margins.argmax(1)
+        margins = to_numpy(self.margins(logits))
+        decided = margins.argmax(1) if self.task == "multiclass" else (margins >= 0).astype(np.int64)
+        return in_kind_of(decided, logits)
+
+    def referred(self, logits: Array) -> Any:
+        """Return which rows are referred to a person.
+
+        Args:
+            logits: Logits, as in ``margins``.
+
+        Returns:
+            One boolean per row.
+        """
+        return in_kind_of(np.zeros(len(logits), dtype=bool), logits)
+
+    def decide_or_refer(self, logits: Array) -> Any:
+        """Decide each row as ``decide`` does, and return -1 for those that are referred to a person.
+
+        Args:
+            logits: Logits, as in ``margins``.
+
+        Returns:
+            Class numbers, or -1.
+        """
+        decided, referred = to_numpy(self.decide(logits)), to_numpy(self.referred(logits))
+        return in_kind_of(np.where(referred, REFERRED, decided) if referred.any() else decided, logits)
 
     def as_threshold(self) -> float | PerLabel:
         """Return the threshold as a probability, or one per label as ``metrics.PerLabel``.
@@ -177,44 +252,582 @@ class Decision:
             The threshold or thresholds of ``sigmoid(logit)``.
 
         Raises:
-            InvalidValueError: The decision is one of several classes, or about costs of each row.
-
-        Example:
-            >>> Decision(value=0.8, threshold=0.0).as_threshold()
-            0.5
-            >>> Decision(value=0.8, thresholds=torch.tensor([0.0, -1.0])).as_threshold()
-            PerLabel([0.5, 0.2689414213699951])
+            InvalidValueError: The decision has no thresholds of probabilities.
         """
-        if self.cost_margins:
-            raise InvalidValueError("this decision is about costs of each row, so it has no threshold of probabilities")
-        if self.offsets is not None:
-            raise InvalidValueError(
-                "this decision is one of several classes, without thresholds; measure its labels: "
-                f"Counts.from_labels(decision.decide(logits), target, num_classes={len(self.offsets)})"
-            )
-        if self.thresholds is not None:
-            return PerLabel.from_logits(self.thresholds)
-        assert self.threshold is not None
-        return PerLabel.from_logits([self.threshold]).tolist()[0]
+        raise InvalidValueError(
+            "this decision is one of several classes, without thresholds; measure its labels: "
+            f"Counts.from_labels(decision.decide(logits), target, num_classes={self.outputs})"
+        )
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """Return the probabilities of logits, calibrated if the decision has a calibration.
-
-        Args:
-            logits: Logits, as in ``margins``.
+    def state(self) -> dict[str, Any]:
+        """Return the decision as JSON holds it; ``decision.restore_decision`` makes it again, to the bit.
 
         Returns:
-            The probability of the positive class ``(n,)`` for two classes, of each class or label ``(n, c)``
-            otherwise.
-
-        Example:
-            >>> decision = Decision(value=0.8, threshold=0.0, calibration=Calibration(2.0, torch.tensor([0.0])))
-            >>> decision.probabilities(torch.tensor([0.0, 2.0])).round(decimals=2)
-            tensor([0.5000, 0.7300], dtype=torch.float64)
+            The name of the kind, and its parts.
         """
-        z = logits.reshape(-1, 1) if self.threshold is not None else logits
-        z = z.double() if self.calibration is None else self.calibration(z)
-        if self.offsets is not None:
-            return torch.softmax(z, dim=1)
-        probabilities = torch.sigmoid(z)
-        return probabilities if self.threshold is None else probabilities.squeeze(1)
+        kind = next(name for name, each in KINDS.items() if each is type(self))
+        parts: dict[str, Any] = _as_json(self)
+        return {"kind": kind} | parts
+
+    def with_evidence(self: Self, **changes: Any) -> Self:
+        """Return the decision with other values of some fields of its evidence.
+
+        Args:
+            changes: Fields of ``Evidence`` and their values.
+
+        Returns:
+            The new decision.
+        """
+        return replace(self, evidence=replace(self.evidence, **changes))  # type: ignore[type-var]
+
+    def _calibrated(self, logits: Floats) -> Any:
+        return logits if self.calibration is None else self.calibration(logits)
+
+
+@dataclass(frozen=True)
+class ThresholdDecision(Decision):
+    """A row of two classes is positive from a threshold of its logit on.
+
+    Attributes:
+        threshold: The threshold of logits.
+        interval: The bootstrap interval of the threshold, extended to all thresholds that make the same decisions on
+            the held-out rows.
+        referral: The region of logits that is referred to a person (``decide.best_referral``), which contains the
+            threshold. None if every row is decided.
+        calibration: The calibration of the logits, for ``probabilities``.
+        evidence: How good the decision is.
+
+    Raises:
+        InvalidValueError: The threshold is NaN, or the region does not contain it.
+
+    Example:
+        >>> decision = ThresholdDecision(-1.0, calibration=Calibration(2.0, [0.0]))
+        >>> decision.decide([-2.0, 0.5]), decision.probabilities([0.0, 2.0]).round(2)
+        (array([0, 1]), array([0.5 , 0.73]))
+        >>> ThresholdDecision(0.0, referral=Referral(-1.0, 0.5, 0.2)).decide_or_refer([-2.0, 0.0, 0.5])
+        array([ 0, -1,  1])
+        >>> ThresholdDecision(0.0).as_threshold()
+        0.5
+    """
+
+    threshold: float
+    interval: Ends | None = None
+    referral: Referral | None = None
+    calibration: Calibration | None = None
+    evidence: Evidence = Evidence()
+    task = "binary"
+
+    def __post_init__(self) -> None:
+        _set_numbers(self, "threshold", 0)
+        region = self.referral
+        if region is not None and not region.low <= self.threshold <= region.high:
+            raise InvalidValueError(f"the region to refer, {region}, must contain the threshold {self.threshold:g}")
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits per row."""
+        return 1
+
+    @in_their_kind
+    def margins(self, logits: Floats) -> Floats:
+        """Return the logits minus the threshold, ``(n,)``."""
+        return logits.reshape(-1) - self.threshold
+
+    @in_their_kind
+    def probabilities(self, logits: Floats) -> Floats:
+        """Return the probability of the positive class, ``(n,)``."""
+        return np.asarray(sigmoid(self._calibrated(logits.reshape(-1))))
+
+    @in_their_kind
+    def referred(self, logits: Floats) -> NDArray[np.bool_]:
+        """Return which rows are in the region that is referred."""
+        margins, region = self.margins(logits), self.referral
+        if region is None:
+            return np.zeros(len(margins), dtype=bool)
+        return np.asarray((margins >= region.low - self.threshold) & (margins < region.high - self.threshold))
+
+    def describe(self, names: Sequence[Any] = ()) -> str:
+        """Name the threshold of the probability."""
+        low, high = _probabilities(self.interval or (0.0, 0.0))
+        ends = "" if self.interval is None else f" (95 % interval {low:.4g} to {high:.4g})"
+        return f"positive where the probability is at least {to_probability(self.threshold):.4g}{ends}"
+
+    def before(self, calibration: Calibration) -> ThresholdDecision:
+        """Return the decision about logits that are not calibrated."""
+        region, ends = self.referral, self.interval
+
+        def raw(logit: float) -> float:
+            return float(calibration.invert([logit])[0])
+
+        return replace(
+            self,
+            threshold=raw(self.threshold),
+            interval=None if ends is None else (raw(ends[0]), raw(ends[1])),
+            referral=None if region is None else Referral(raw(region.low), raw(region.high), region.share),
+            calibration=calibration,
+        )
+
+    def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
+        """Return threshold, interval and region as probabilities."""
+        region = self.referral
+        return {
+            "threshold_": to_probability(self.threshold),
+            "threshold_interval_": None if self.interval is None else _probabilities(self.interval),
+            "refer_region_": None if region is None else _probabilities((region.low, region.high)),
+            "referred_share_": 0.0 if region is None else region.share,
+        }
+
+    def as_threshold(self) -> float:
+        """Return the threshold as a probability; an infinite one stays infinite."""
+        return self.threshold if math.isinf(self.threshold) else to_probability(self.threshold)
+
+
+@dataclass(frozen=True)
+class RowCostDecision(Decision):
+    """A row of two classes is positive where a miss is expected to cost more than a false alarm (``decide.costs``).
+
+    It is about cost margins, not about logits: calibrated logits plus the logarithm of the ratio of the row's costs. An
+    estimator makes them from the columns that hold the costs.
+
+    Attributes:
+        threshold: The threshold of cost margins.
+        interval: The bootstrap interval of the threshold.
+        calibration: None; cost margins are of calibrated logits.
+        evidence: How good the decision is.
+
+    Raises:
+        InvalidValueError: The threshold is NaN.
+
+    Example:
+        >>> RowCostDecision(0.0).decide([-1.0, 2.0])
+        array([0, 1])
+    """
+
+    threshold: float
+    interval: Ends | None = None
+    calibration: Calibration | None = None
+    evidence: Evidence = Evidence()
+    task = "binary"
+
+    def __post_init__(self) -> None:
+        _set_numbers(self, "threshold", 0)
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits per row."""
+        return 1
+
+    @in_their_kind
+    def margins(self, logits: Floats) -> Floats:
+        """Return cost margins minus the threshold, ``(n,)``."""
+        return logits.reshape(-1) - self.threshold
+
+    @in_their_kind
+    def probabilities(self, logits: Floats) -> Floats:
+        """Return the probability of the positive class, from logits."""
+        return np.asarray(sigmoid(self._calibrated(logits.reshape(-1))))
+
+    def describe(self, names: Sequence[Any] = ()) -> str:
+        """Say that every row has a threshold of its own."""
+        return "every row has a threshold of its own, by its costs"
+
+    def before(self, calibration: Calibration) -> RowCostDecision:
+        """Refuse: costs are added to calibrated logits."""
+        raise InvalidValueError("a decision about costs of each row needs calibrated logits")
+
+    def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
+        """Return nothing: there is no threshold of probabilities."""
+        return {}
+
+    def as_threshold(self) -> float:
+        """Refuse: there is no threshold of probabilities."""
+        raise InvalidValueError("this decision is about costs of each row, so it has no threshold of probabilities")
+
+
+@dataclass(frozen=True)
+class OffsetDecision(Decision):
+    """The class whose logit plus offset is largest.
+
+    Attributes:
+        offsets: What is added to the logits, ``(c,)``.
+        calibration: The calibration of the logits, for ``probabilities``.
+        evidence: How good the decision is.
+
+    Example:
+        >>> OffsetDecision([0.0, 1.5, 0.0]).decide([[1.0, 0.0, 0.0], [2.0, 0.0, 1.0]])
+        array([1, 0])
+    """
+
+    offsets: Any
+    calibration: Calibration | None = None
+    evidence: Evidence = Evidence()
+    task = "multiclass"
+
+    def __post_init__(self) -> None:
+        _set_numbers(self, "offsets", 1)
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits per row."""
+        return len(self.offsets)
+
+    def scores(self, logits: Floats) -> Floats:
+        """Return what the offsets are added to: the logits.
+
+        Args:
+            logits: Logits ``(n, c)``.
+
+        Returns:
+            The logits.
+        """
+        return logits
+
+    @in_their_kind
+    def margins(self, logits: Floats) -> Floats:
+        """Return the logits plus the offsets, ``(n, c)``."""
+        return np.asarray(logits + self.offsets)
+
+    @in_their_kind
+    def probabilities(self, logits: Floats) -> Floats:
+        """Return the probability of each class, ``(n, c)``."""
+        return softmax(self._calibrated(logits))
+
+    def describe(self, names: Sequence[Any] = ()) -> str:
+        """List the offsets."""
+        each = zip(names or range(self.outputs), self.offsets, strict=True)
+        offsets = [f"{name} {value:+.3g}" for name, value in each]
+        return f"the class with the largest log-probability plus offset ({_listed(offsets)})"
+
+    def before(self, calibration: Calibration) -> OffsetDecision:
+        """Return the decision about logits that are not calibrated."""
+        offsets = calibration.temperature * (self.offsets + calibration.bias)
+        return replace(self, offsets=offsets, calibration=calibration)
+
+    def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the offsets in the order of the classes."""
+        return {"offsets_": self.offsets[place]}
+
+
+@dataclass(frozen=True)
+class CostDecision(Decision):
+    """The class with the smallest expected cost, with an offset for each class (``decide.costs``).
+
+    Attributes:
+        offsets: What is added to minus the expected costs, ``(c,)``.
+        costs: The cost of deciding j for a row of class i, ``(c, c)``.
+        calibration: The calibration of the logits; None if they are calibrated already.
+        evidence: How good the decision is.
+
+    Raises:
+        InvalidValueError: A number is NaN, or there are costs of other classes than offsets.
+
+    Example:
+        >>> CostDecision([0.0] * 3, [[0, 1, 4], [1, 0, 1], [4, 1, 0]]).decide([[1.0, 0.0, 1.0]])
+        array([1])
+    """
+
+    offsets: Any
+    costs: Any
+    calibration: Calibration | None = None
+    evidence: Evidence = Evidence()
+    task = "multiclass"
+
+    def __post_init__(self) -> None:
+        _set_numbers(self, "offsets", 1)
+        _set_numbers(self, "costs", 2)
+        if self.costs.shape != (self.outputs, self.outputs):
+            raise InvalidValueError(f"costs of {self.outputs} classes are a square, got shape {self.costs.shape}")
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits per row."""
+        return len(self.offsets)
+
+    def scores(self, logits: Floats) -> Floats:
+        """Return what the offsets are added to: minus the expected costs.
+
+        Args:
+            logits: Logits ``(n, c)``.
+
+        Returns:
+            Scores ``(n, c)``.
+        """
+        return -np.asarray(self.probabilities(logits) @ self.costs)
+
+    @in_their_kind
+    def margins(self, logits: Floats) -> Floats:
+        """Return minus the expected costs plus the offsets, ``(n, c)``."""
+        return np.asarray(self.scores(logits) + self.offsets)
+
+    @in_their_kind
+    def probabilities(self, logits: Floats) -> Floats:
+        """Return the probability of each class, ``(n, c)``."""
+        return softmax(self._calibrated(logits))
+
+    def describe(self, names: Sequence[Any] = ()) -> str:
+        """Say that expected costs decide."""
+        return "the class with the smallest expected cost, with an offset for each class"
+
+    def before(self, calibration: Calibration) -> CostDecision:
+        """Return the decision about logits that are not calibrated; the costs are those of probabilities."""
+        return replace(self, calibration=calibration)
+
+    def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the offsets in the order of the classes."""
+        return {"offsets_": self.offsets[place]}
+
+
+@dataclass(frozen=True)
+class LabelDecision(Decision):
+    """Each label is there from its own threshold on.
+
+    Attributes:
+        thresholds: One threshold of logits per label, ``(c,)``.
+        intervals: The bootstrap intervals of the thresholds, ``(c, 2)``.
+        calibration: The calibration of the logits, for ``probabilities``.
+        evidence: How good the decision is.
+
+    Raises:
+        InvalidValueError: A number is NaN, or there are intervals of other labels than thresholds.
+
+    Example:
+        >>> LabelDecision([0.0, 2.0]).decide([[0.0, 1.9], [-0.1, 2.0]])
+        array([[1, 0],
+               [0, 1]])
+    """
+
+    thresholds: Any
+    intervals: Any = None
+    calibration: Calibration | None = None
+    evidence: Evidence = Evidence()
+    task = "multilabel"
+
+    def __post_init__(self) -> None:
+        _set_numbers(self, "thresholds", 1)
+        if self.intervals is not None:
+            _set_numbers(self, "intervals", 2)
+            if self.intervals.shape != (self.outputs, 2):
+                raise InvalidValueError(f"intervals of {self.outputs} thresholds have shape {self.intervals.shape}")
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits per row."""
+        return len(self.thresholds)
+
+    @in_their_kind
+    def margins(self, logits: Floats) -> Floats:
+        """Return the logits minus the thresholds, ``(n, c)``."""
+        return np.asarray(logits - self.thresholds)
+
+    @in_their_kind
+    def probabilities(self, logits: Floats) -> Floats:
+        """Return the probability of each label, ``(n, c)``."""
+        return np.asarray(sigmoid(self._calibrated(logits)))
+
+    def describe(self, names: Sequence[Any] = ()) -> str:
+        """List the thresholds of the probability."""
+        return f"one threshold per label: {_listed([f'{value:.4g}' for value in sigmoid(self.thresholds)])}"
+
+    def before(self, calibration: Calibration) -> LabelDecision:
+        """Return the decision about logits that are not calibrated."""
+        thresholds, ends = calibration.invert(self.thresholds), self.intervals
+        intervals = None if ends is None else calibration.invert(ends.T).T
+        return replace(self, thresholds=thresholds, intervals=intervals, calibration=calibration)
+
+    def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
+        """Return thresholds and intervals as probabilities."""
+        return {
+            "thresholds_": sigmoid(self.thresholds),
+            "threshold_interval_": None if self.intervals is None else sigmoid(self.intervals),
+        }
+
+    def as_threshold(self) -> PerLabel:
+        """Return the thresholds as probabilities."""
+        from metricfit.core.threshold_vectors import PerLabel  # needs torch, as everything that takes it
+
+        return PerLabel.from_logits(self.thresholds)
+
+
+#: The kinds of decisions by their names in files.
+KINDS: dict[str, type[Any]] = {
+    "threshold": ThresholdDecision,
+    "row costs": RowCostDecision,
+    "offsets": OffsetDecision,
+    "costs": CostDecision,
+    "labels": LabelDecision,
+}
+
+
+def to_probability(logit: float) -> float:
+    """Convert a logit to a probability."""
+    return float(sigmoid(np.float64(logit)))
+
+
+def restore_decision(state: Any) -> Any:
+    """Make a decision from what ``state`` returned, or refuse what is damaged.
+
+    Args:
+        state: The state, as JSON holds it.
+
+    Returns:
+        The decision.
+
+    Raises:
+        InvalidValueError: A part is missing, of another type, NaN, infinite where it cannot be, or of another shape;
+            the message names it.
+
+    Example:
+        >>> decision = ThresholdDecision(0.5, evidence=Evidence(value=0.8))
+        >>> restore_decision(decision.state()) == decision
+        True
+    """
+    name = state.get("kind") if isinstance(state, Mapping) else state
+    if not isinstance(name, str) or name not in KINDS:
+        raise InvalidValueError(f"decision.kind must be one of {', '.join(map(quote, KINDS))}, got {quote(name)}")
+    kind = KINDS[name]
+    try:
+        parts = {part.name: state.get(part.name) for part in fields(kind)}
+        return kind(**{name: _READERS[name](f"decision.{name}", value) for name, value in parts.items()})
+    except InvalidValueError as error:
+        message = str(error)
+        raise InvalidValueError(message if message.startswith("decision.") else f"decision: {message}") from None
+
+
+def _set_numbers(decision: Any, name: str, axes: int) -> None:
+    """Keep numbers of a decision as float64, and refuse NaN and other shapes."""
+    numbers = to_numpy(getattr(decision, name), np.float64)
+    if numbers.ndim != axes or not numbers.size:
+        raise InvalidValueError(f"the decision's {name} must have {axes} axes, got shape {numbers.shape}")
+    if np.isnan(numbers).any():
+        raise InvalidValueError(f"the decision's {name} must not be NaN, got {numbers.tolist()}")
+    object.__setattr__(decision, name, float(numbers) if axes == 0 else numbers)
+
+
+def _probabilities(ends: Ends) -> Ends:
+    return to_probability(ends[0]), to_probability(ends[1])
+
+
+def _listed(texts: list[str]) -> str:
+    return ", ".join(texts[:LISTED]) + (", ..." if len(texts) > LISTED else "")
+
+
+def _as_json(value: Any) -> Any:
+    """Return numbers, arrays and dataclasses as JSON holds them; infinity as text."""
+    if isinstance(value, np.ndarray):
+        return _as_json(value.tolist())
+    if is_dataclass(value):
+        return {part.name: _as_json(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(each) for each in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else str(float(value))
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not abs(value) <= sys.float_info.max:
+        raise InvalidValueError(f"{name} must be a finite number, got {quote(value)}")
+    return float(value)
+
+
+def _optional_number(name: str, value: Any) -> float | None:
+    return None if value is None else _number(name, value)
+
+
+def _end(name: str, value: Any) -> float:
+    return float(value) if isinstance(value, str) and value in ("inf", "-inf") else _number(name, value)
+
+
+def _interval(name: str, value: Any) -> Ends | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 2:
+        raise InvalidValueError(f"{name} must be null or a list of two numbers, got {quote(value)}")
+    return _end(name, value[0]), _end(name, value[1])
+
+
+def _vector(name: str, value: Any) -> Floats:
+    if not isinstance(value, list) or not value:
+        raise InvalidValueError(f"{name} must be a list of numbers, got {quote(value)}")
+    return np.array([_number(name, each) for each in value])
+
+
+def _ends_of_labels(name: str, value: Any) -> Floats:
+    if not isinstance(value, list) or not value:
+        raise InvalidValueError(f"{name} must be a list of numbers, got {quote(value)}")
+    return np.array([_end(name, each) for each in value])
+
+
+def _rows(name: str, value: Any) -> Floats:
+    rows = [_ends_of_labels(name, row) for row in value] if isinstance(value, list) else []
+    if len({len(row) for row in rows}) != 1:
+        raise InvalidValueError(f"{name} must be a list of rows with as many numbers each, got {quote(value)}")
+    return np.stack(rows)
+
+
+def _costs(name: str, value: Any) -> Floats:
+    rows = _rows(name, value)
+    if not np.isfinite(rows).all():
+        raise InvalidValueError(f"{name} must be finite numbers")
+    return rows
+
+
+def _read_calibration(name: str, value: Any) -> Calibration | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidValueError(f"{name} must have a temperature and a bias, got {quote(value)}")
+    temperature, bias = value.get("temperature"), _vector(f"{name}.bias", value.get("bias"))
+    read = _vector if isinstance(temperature, list) else _number
+    return Calibration(read(f"{name}.temperature", temperature), bias)
+
+
+def _read_referral(name: str, value: Any) -> Referral | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidValueError(f"{name} must have ends and a share, got {quote(value)}")
+    low, high = (_end(f"{name}.{end}", value.get(end)) for end in ("low", "high"))
+    return Referral(low, high, _number(f"{name}.share", value.get("share")))
+
+
+def _read_evidence(name: str, value: Any) -> Evidence:
+    if not isinstance(value, Mapping) or not isinstance(value.get("requirements"), Mapping):
+        raise InvalidValueError(f"{name} must describe how good the decision is, got {quote(value)}")
+    if not isinstance(value.get("out_of_fold"), bool):
+        raise InvalidValueError(f"{name}.out_of_fold must be true or false, got {quote(value.get('out_of_fold'))}")
+    if value.get("not_reachable") is not None and not isinstance(value["not_reachable"], str):
+        raise InvalidValueError(f"{name}.not_reachable must be text, got {quote(value['not_reachable'])}")
+    results = {}
+    for text, result in value["requirements"].items():
+        if not isinstance(result, list) or len(result) != 3 or not isinstance(result[1], bool):
+            raise InvalidValueError(f"{name}.requirements: {quote(text)} has no value, result and best value")
+        value_there, best = (_end(f"{name}.requirements", each) for each in (result[0], result[2]))
+        results[text] = RequirementValue(value_there, result[1], best)
+    return Evidence(
+        _number(f"{name}.value", value.get("value")),
+        _interval(f"{name}.value_interval", value.get("value_interval")),
+        _optional_number(f"{name}.corrected_value", value.get("corrected_value")),
+        _interval(f"{name}.corrected_interval", value.get("corrected_interval")),
+        results,
+        value.get("not_reachable"),
+        _optional_number(f"{name}.confidence", value.get("confidence")),
+        value["out_of_fold"],
+    )
+
+
+#: What reads each field of a decision from JSON.
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "threshold": _number,
+    "interval": _interval,
+    "referral": _read_referral,
+    "offsets": _vector,
+    "costs": _costs,
+    "thresholds": _ends_of_labels,
+    "intervals": lambda name, value: None if value is None else _rows(name, value),
+    "calibration": _read_calibration,
+    "evidence": _read_evidence,
+}

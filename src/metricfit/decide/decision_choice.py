@@ -11,7 +11,7 @@ from metricfit.core.types import ScalarAverage
 from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.classes.class_decisions import choose_class_decision, judge_class_decision
 from metricfit.decide.costs.cost_decisions import choose_cost_decision, choose_cost_without_intervals
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import CostDecision, Decision, OffsetDecision, ThresholdDecision
 from metricfit.decide.guarantees.certified import Guarantee
 from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
 from metricfit.decide.held_out import HeldOut
@@ -87,15 +87,17 @@ def choose_decision(
     decision = choose_without_intervals(
         held_out, metric, subject_to=requirements, average=average, rule=kind, guarantee=guarantee
     )
-    if not np.isfinite(decision.value):
+    value = decision.evidence.value
+    if not np.isfinite(value):
         raise InvalidValueError(
-            f"{metric.name} is {decision.value} at the best decision on the held-out rows: it divides by a count that "
+            f"{metric.name} is {value} at the best decision on the held-out rows: it divides by a count that "
             "is 0. Add a number to the denominator, or cap it, as in 'tp/max(fp, 1)'"
         )
-    if decision.offsets is None:
+    if isinstance(decision, ThresholdDecision):
         return judge_threshold_decision(
             decision, held_out, metric, requirements, seed, kind, refit, resamples, guarantee
         )
+    assert isinstance(decision, (OffsetDecision, CostDecision))
     return judge_class_decision(decision, held_out, metric, requirements, average, seed, kind, refit, resamples)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -11,11 +10,11 @@ from torch import Tensor, nn
 
 from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.core.threshold_vectors import PerLabel
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import CostDecision, Decision, LabelDecision, OffsetDecision, ThresholdDecision
 from metricfit.decide.probability_thresholds import smallest_positive_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError
 
-#: The buffers that hold a decision; exactly one of them is not None.
+#: The buffers of a decision that say of which kind it is; exactly one of them is not None.
 KINDS = ("threshold", "offsets", "thresholds")
 SHAPES = {
     "threshold": "logits (n,), (n, 1) or (n, 1, ...), because its decision is for two classes",
@@ -73,7 +72,7 @@ class DecisionModule(nn.Module):
     Example:
         >>> model = nn.Linear(2, 1, bias=False)
         >>> _ = nn.init.ones_(model.weight)
-        >>> decide = DecisionModule(model, Decision(value=0.9, threshold=-1.0))
+        >>> decide = DecisionModule(model, ThresholdDecision(-1.0))
         >>> labels, probabilities = decide(torch.tensor([[0.0, 0.0], [-2.0, 0.0]]))
         >>> labels, probabilities.detach()
         (tensor([1, 0]), tensor([0.5000, 0.1192]))
@@ -107,36 +106,35 @@ class DecisionModule(nn.Module):
         dtype, device = counting_dtype(weight.dtype), weight.device
         if isinstance(decision, PerLabel):
             thresholds = smallest_positive_logits(decision.numbers, dtype)
-            decision = Decision(value=math.nan, thresholds=thresholds)
+            decision = LabelDecision(thresholds)
         if not isinstance(decision, Decision):
             raise InvalidTypeError(
                 f"decision must be a metricfit.decide.Decision, got {type(decision).__name__}; best_decision(logits, "
-                "target, metric) makes one, and so do Decision(value=..., threshold=...) and metrics.PerLabel([...])"
+                "target, metric) makes one, and so do decide.ThresholdDecision(...) and metrics.PerLabel([...])"
             )
-        if decision.refer is not None:
+        held: dict[str, Any] = dict.fromkeys((*KINDS, "costs"))
+        if isinstance(decision, ThresholdDecision) and decision.referral is None:
+            held["threshold"] = _round_up(decision.threshold, dtype)
+        elif isinstance(decision, LabelDecision):
+            held["thresholds"] = _round_up(decision.thresholds, dtype)
+        elif isinstance(decision, OffsetDecision):
+            held["offsets"] = decision.offsets
+        elif isinstance(decision, CostDecision):
+            held |= {"offsets": decision.offsets, "costs": decision.costs}
+        elif isinstance(decision, ThresholdDecision):
             raise InvalidValueError(
                 "a DecisionModule decides every row, and this decision refers some; use dataclasses.replace(decision, "
-                "refer=None), and decision.referred(logits) beside it"
+                "referral=None), and decision.referred(logits) beside it"
             )
-        if decision.cost_margins:
+        else:
             raise InvalidValueError(
                 "a DecisionModule gets logits alone, and this decision is about costs of each row; let the estimator "
                 "decide, or choose a decision with costs that are numbers, such as cost(fp=5, fn=80)"
             )
-        for name in KINDS:
-            numbers = getattr(decision, name)
-            if numbers is not None:
-                numbers = torch.as_tensor(numbers, dtype=torch.float64).detach().cpu()
-                if bool(numbers.isnan().any()):
-                    raise InvalidValueError(f"the decision's {name} must not be NaN, got {numbers.tolist()}")
-                numbers = numbers.to(dtype) if name == "offsets" else _round_up(numbers, dtype)
-                numbers = numbers.to(device)
-            self._hold(name, numbers)
         calibration = decision.calibration
-        temperature, bias = (1.0, 0.0) if calibration is None else (calibration.temperature, calibration.bias)
-        for name, numbers in (("temperature", temperature), ("bias", bias)):
-            self._hold(name, torch.as_tensor(numbers).detach().to(device, dtype))
-        self._hold("costs", None if decision.costs is None else decision.costs.detach().to(device, dtype))
+        held |= {"temperature": 1.0, "bias": 0.0} if calibration is None else vars(calibration)
+        for name, numbers in held.items():
+            self._hold(name, None if numbers is None else torch.as_tensor(numbers).to(device, dtype))
 
     def forward(self, *args: Any, **kwargs: Any) -> Decided:
         """Decide.
@@ -227,8 +225,9 @@ def _result(labels: Tensor, probabilities: Tensor) -> Decided:
     return cast(Decided, (labels, probabilities)) if _is_exporting() else Decided(labels, probabilities)
 
 
-def _round_up(numbers: Tensor, dtype: torch.dtype) -> Tensor:
+def _round_up(thresholds: Any, dtype: torch.dtype) -> Tensor:
     """Return the smallest numbers of a type that are at least these."""
+    numbers = torch.as_tensor(thresholds, dtype=torch.float64)
     rounded = numbers.to(dtype)
     above = torch.nextafter(rounded, torch.full_like(rounded, torch.inf))
     return torch.where(rounded.double() < numbers, above, rounded)

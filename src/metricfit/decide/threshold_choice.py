@@ -7,11 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import Evidence, ThresholdDecision, to_probability
 from metricfit.decide.guarantees.certified import Guarantee, what_can_be_promised
 from metricfit.decide.guarantees.certified_choice import choose_certified
 from metricfit.decide.held_out import HeldOut
@@ -30,7 +29,7 @@ SCORES_DRAWN = 20_000_000
 
 def choose_threshold_decision(
     held_out: HeldOut, metric: Metric, requirements: list[Requirement], *, rule: Rule, guarantee: Guarantee | None
-) -> Decision:
+) -> ThresholdDecision:
     """Choose the threshold of two classes, without intervals.
 
     Args:
@@ -53,18 +52,18 @@ def choose_threshold_decision(
         not_reachable = what_is_reachable(requirements, chosen.requirements, at)
     elif not chosen.feasible and guarantee is not None:
         not_reachable = what_can_be_promised(scores, y, metric, requirements, guarantee, chosen.threshold, at)
-    return Decision(
+    evidence = Evidence(
         chosen.value,
-        threshold=chosen.threshold,
         requirements=chosen.requirements,
         not_reachable=not_reachable,
         confidence=guarantee.confidence if guarantee is not None and chosen.feasible else None,
         out_of_fold=guarantee is not None and guarantee.out_of_fold,
     )
+    return ThresholdDecision(chosen.threshold, evidence=evidence)
 
 
 def judge_threshold_decision(
-    decision: Decision,
+    decision: ThresholdDecision,
     held_out: HeldOut,
     metric: Metric,
     requirements: list[Requirement],
@@ -73,14 +72,13 @@ def judge_threshold_decision(
     refit: Refit,
     resamples: int | None,
     guarantee: Guarantee | None,
-) -> Decision:
+) -> ThresholdDecision:
     """Return the decision with its intervals and its corrected value.
 
     The arguments are those of ``choose_decision``, with the rule that "auto" stands for.
     """
     scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
-    threshold, feasible = decision.threshold, decision.not_reachable is None
-    assert threshold is not None
+    threshold, feasible = decision.threshold, decision.evidence.not_reachable is None
     falling = scores.sort(descending=True).values.numpy()
     thresholds: list[float] = []
 
@@ -128,19 +126,16 @@ def judge_threshold_decision(
     estimate, ends = corrected.value, corrected.interval
     if requirements:  # resamples that no threshold suits decide far from here, so their optimism is not this decision's
         at_threshold = resample(threshold=threshold).interval
-        estimate, ends = decision.value, (at_threshold.low, at_threshold.high)
+        estimate, ends = decision.evidence.value, (at_threshold.low, at_threshold.high)
     value_ends = (drawn.interval.low, drawn.interval.high)
     if not value_ends[0] < value_ends[1] or not ends[0] < ends[1]:
         by_counts = interval_of_decisions(
             decision.decide(scores), y, metric, weight=weight, groups=held_out.groups, seed=seed
         )
         value_ends, ends = (pair if pair[0] < pair[1] else by_counts for pair in (value_ends, ends))
-    return replace(
-        decision,
-        interval=None if interval is None else _with_equal_thresholds(interval, scores, threshold),
-        value_interval=value_ends,
-        corrected_value=estimate,
-        corrected_interval=ends,
+    interval = None if interval is None else _with_equal_thresholds(interval, scores, threshold)
+    return replace(decision, interval=interval).with_evidence(
+        value_interval=value_ends, corrected_value=estimate, corrected_interval=ends
     )
 
 
@@ -159,8 +154,3 @@ def _threshold_of_share(falling: NDArray[np.float64], positives: int) -> float:
     if positives == len(falling):
         return float(falling[-1]) - 1.0
     return float(falling[positives - 1] + falling[positives]) / 2
-
-
-def to_probability(logit: float) -> float:
-    """Convert a logit to a probability."""
-    return float(torch.sigmoid(torch.tensor(logit, dtype=torch.float64)))

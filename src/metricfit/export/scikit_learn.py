@@ -22,6 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, RobustScal
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.decide.calibration import Calibration
+from metricfit.decide.decision import ThresholdDecision
 from metricfit.errors import ExportError, InvalidTypeError
 from metricfit.export.made_up import made_up_rows
 from metricfit.metrics.metric import get_metric
@@ -85,18 +86,18 @@ def to_sklearn(model: Any, X: Any = None) -> FixedThresholdClassifier:
 def _check_decision(model: MetricClassifier | TunedDecisionClassifier) -> None:
     """Refuse decisions that are no threshold of two classes."""
     decision = model.decision_
-    if decision.threshold is None:
-        what = "labels" if decision.offsets is None else "classes"
+    if decision.task != "binary":
+        what = "labels" if decision.task == "multilabel" else "classes"
         raise ExportError(
             f"scikit-learn has no part that decides several {what} by thresholds or offsets; "
             f"FixedThresholdClassifier is for two classes. {OTHERWISE}"
         )
-    if get_metric(model.metric).columns:
+    if not isinstance(decision, ThresholdDecision):
         raise ExportError(
             f"{get_metric(model.metric).name} has a threshold for each row, and FixedThresholdClassifier has one. "
             "metricfit.export.mlflow.save_model holds the whole model"
         )
-    if decision.refer is not None:
+    if decision.referral is not None:
         raise ExportError(
             f"scikit-learn has no part that refers rows to a person; rethreshold() decides all rows. {OTHERWISE}"
         )
@@ -144,8 +145,8 @@ def _linear(model: MetricClassifier) -> FixedThresholdClassifier:
     of_missing = clipped[kept:] + unclipped[kept:] / np.sqrt(1 - 1 / CLIP**2)
     of_family, of_all = member.calibration, model.ensemble_.calibration
     slope = member.weight / of_family.temperature / of_all.temperature
-    intercept = slope * member.model.intercepts[0] + member.weight * float(of_family.bias) / of_all.temperature
-    intercept += float(of_all.bias) + float(model.shift_)
+    intercept = slope * member.model.intercepts[0] + member.weight * float(of_family.bias[0]) / of_all.temperature
+    intercept += float(of_all.bias[0]) + float(model.shift_)
     coefficients = slope * np.concatenate([CLIP * clipped[:kept], CLIP * unclipped[:kept], of_missing])
     sign = 1.0 if model._order[1] == 1 else -1.0  # logits of scikit-learn are those of the second class
     classifier = LogisticRegression().fit(np.zeros((2, len(coefficients))), model.classes_)
@@ -176,13 +177,13 @@ def _forests(model: MetricClassifier) -> FixedThresholdClassifier:
 
 def _logit_threshold(model: MetricClassifier | TunedDecisionClassifier) -> float:
     """Return the threshold of calibrated logits, for the class balance of training."""
-    assert model.decision_.threshold is not None
+    assert isinstance(model.decision_, ThresholdDecision)
     return model.decision_.threshold - float(model.shift_)
 
 
 def _uncalibrated(logit: float, calibration: Calibration) -> float:
     """Return the logit that is calibrated to this one."""
-    return float((logit - float(calibration.bias)) * calibration.temperature)
+    return float(calibration.invert([logit])[0])
 
 
 def _decided(model: MetricClassifier, pipeline: Pipeline, threshold: float) -> FixedThresholdClassifier:

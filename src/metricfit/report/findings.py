@@ -25,7 +25,7 @@ EXACT = "With --calibration 0.3 (calibration=0.3 in Python) rows are kept apart,
 
 def verdict_of_fit(model: MetricClassifier) -> str:
     """Say what the value is an estimate of, whether requirements are met, and what to do next."""
-    held_out = formatting.value(model.decision_.value)
+    held_out = formatting.value(model.decision_.evidence.value)
     sentences = [
         "The decision was chosen on the held-out rows where the value was measured. New rows usually have a slightly "
         "worse value."
@@ -39,10 +39,10 @@ def verdict_of_fit(model: MetricClassifier) -> str:
             f"Rows with a probability of “{model.pos_label_}” from {low:.4g} to {high:.4g} are referred to a person: "
             f"{formatting.percent(model.referred_share_)} of the held-out rows. The value is that of the other rows."
         )
-    if model.decision_.not_reachable is not None:
+    if model.decision_.evidence.not_reachable is not None:
         sentences.insert(
             0,
-            f"The requirements cannot be met: {model.decision_.not_reachable}. The model decides as near to "
+            f"The requirements cannot be met: {model.decision_.evidence.not_reachable}. The model decides as near to "
             "them as it can; choose other requirements with MetricClassifier.load(...).rethreshold(subject_to=...).",
         )
     elif model.requirements_:
@@ -50,7 +50,7 @@ def verdict_of_fit(model: MetricClassifier) -> str:
         if model.certificate_ is not None:
             certificate = model.certificate_[0].upper() + model.certificate_[1:]
             sentences.append(f"{certificate} at {format_percent(model.confidence_)} confidence: {met} here.")
-            if model.decision_.out_of_fold:
+            if model.decision_.evidence.out_of_fold:
                 sentences.append(f"New rows are scored by other models than these rows. {EXACT}")
         else:
             remedy = "--confidence 0.95 (confidence=0.95 in Python) asks for a decision with a margin"
@@ -60,7 +60,7 @@ def verdict_of_fit(model: MetricClassifier) -> str:
                 f"Met on held-out rows only: {met}. A requirement that is met with little room may fail on new rows; "
                 f"{remedy}."
             )
-    sentences += better_without_model(model, held_out_counts(model), model.decision_.value)
+    sentences += better_without_model(model, held_out_counts(model), model.decision_.evidence.value)
     sentences.append("The command metricfit compare shows whether a simpler method does as well.")
     return " ".join(sentences)
 

@@ -14,7 +14,7 @@ from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.decide.costs.cost_decisions import interval_of_costs
 from metricfit.decide.costs.row_costs import RowCosts, cost_columns, row_costs
-from metricfit.decide.refer.refer_label import REFERRED
+from metricfit.decide.decision import REFERRED
 from metricfit.metrics import averaged, get_metric, names
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
 from metricfit.tabular import MetricClassifier
@@ -97,7 +97,7 @@ def positive_decisions(model: MetricClassifier, X: Any, threshold: float | None 
         return np.asarray(positive_scores(model, X) >= threshold, dtype=np.int64)
     predicted = model.predict(X)
     called = np.asarray(predicted == model.pos_label_, dtype=np.int64)
-    referred = predicted == model.refer_label_ if model.decision_.refer is not None else np.zeros(len(called), bool)
+    referred = predicted == model.refer_label_ if model.refer_region_ is not None else np.zeros(len(called), bool)
     return np.where(referred, REFERRED, called)
 
 

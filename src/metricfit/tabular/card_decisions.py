@@ -35,22 +35,8 @@ def decision_lines(model: Any, escaped: Escape) -> list[str]:
         lines.append(f"- Positive class: {escaped(model.pos_label_)}")
     for text, result in model.requirements_.items():
         lines.append(f"- Requirement {escaped(text)}: {describe_requirement(model, result)}")
-    if metric.columns:
-        lines.append("- Decision: every row has a threshold of its own, by its costs")
-    elif model.threshold_ is not None:
-        ends = _ends(model.threshold_interval_)
-        lines.append(f"- Decision: positive where the probability is at least {model.threshold_:.4g}{ends}")
-    elif model.thresholds_ is not None:
-        thresholds = ", ".join(f"{value:.4g}" for value in model.thresholds_[:LISTED])
-        lines.append(f"- Decision: one threshold per label: {thresholds}")
-    elif model.decision_.costs is not None:
-        lines.append("- Decision: the class with the smallest expected cost, with an offset for each class")
-    else:
-        names = model.classes_.tolist()
-        offsets = [f"{escaped(name)} {value:+.3g}" for name, value in zip(names, model.offsets_, strict=True)]
-        more = ", ..." if len(offsets) > LISTED else ""
-        listed = ", ".join(offsets[:LISTED]) + more
-        lines.append(f"- Decision: the class with the largest log-probability plus offset ({listed})")
+    names = [escaped(name) for name in model.classes_[model._order].tolist()]
+    lines.append(f"- Decision: {model.decision_.describe(names)}")
     if model.refer_region_ is not None:
         low, high = model.refer_region_
         lines.append(
@@ -66,7 +52,7 @@ def basis_of_estimate(model: Any) -> str:
     """Say what the estimate of the metric is made from. Under requirements it is not corrected."""
     if model.requirements_:
         return "the value on held-out rows, on which the decision was chosen"
-    return f"{model.decision_.value:.3f} on held-out rows, corrected for having been chosen on them"
+    return f"{model.decision_.evidence.value:.3f} on held-out rows, corrected for having been chosen on them"
 
 
 def value_lines(model: Any, escaped: Escape) -> list[str]:
@@ -110,13 +96,13 @@ def limit_lines(model: Any, escaped: Escape) -> list[str]:
             lines.append(f"- Few rows: {listed}. Values that depend on these rows are uncertain.")
     if model.requirements_ and model.confidence_ is None:
         lines.append("- The requirements were checked on held-out rows, and nothing is guaranteed on new rows.")
-    elif model.decision_.out_of_fold and model.confidence_ is not None:
+    elif model.decision_.evidence.out_of_fold and model.confidence_ is not None:
         lines.append(
             "- The requirements were certified on cross-validated scores. New rows are scored by other models, so the "
             "confidence is approximate. Rows that are kept apart (`calibration=0.3`) make it exact."
         )
     if not model.requirements_met_:
-        lines.append(f"- The requirements are not met: {escaped(model.decision_.not_reachable)}.")
+        lines.append(f"- The requirements are not met: {escaped(model.decision_.evidence.not_reachable)}.")
     lines.append(
         "- The values are for rows of the same kind as those of training. Rows of another time, place or source were "
         "not checked: compare values with `metricfit evaluate` on labelled rows, and the class balance with "

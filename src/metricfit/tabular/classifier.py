@@ -106,7 +106,7 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             first on and below the second. None if every row is decided.
         referred_share_: The share of the held-out rows that is referred.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
-            expected costs, if ``decision_.costs`` are the costs of a metric of the whole confusion matrix.
+            expected costs, if a metric of the whole confusion matrix has them (``decide.CostDecision``).
         value_: The metric to expect on new rows: its value out of fold, less the optimism of choosing weights and
             decision on the same rows. For several classes, for tables of more than 500,000 rows and after
             ``rethreshold`` the optimism is that of the decision alone; under requirements none is subtracted.

@@ -55,15 +55,6 @@ def check_decision_description(description: Any, known_parameters: Iterable[str]
     check_whole_number("seed", description.get("seed"), 0)
     if description["features"].get("number") is not None:
         check_whole_number("features.number", description["features"]["number"], 1)
-    check_finite_number("decision.value", description["decision"].get("value"))
-    for name in ("threshold", "corrected_value", "confidence", "referred_share"):
-        if description["decision"].get(name) is not None:
-            check_finite_number(f"decision.{name}", description["decision"][name])
-    if not isinstance(description["decision"].get("out_of_fold"), bool):
-        got = quote(description["decision"].get("out_of_fold"))
-        raise ModelFileError(f"model.json: decision.out_of_fold must be true or false, got {got}")
-    for name in ("interval", "value_interval", "corrected_interval", "refer"):
-        _interval(f"decision.{name}", description["decision"].get(name))
     metric = description["parameters"].get("metric")
     if (
         not isinstance(metric, dict)
@@ -173,14 +164,3 @@ def check_positive_number(name: str, value: Any) -> None:
     check_finite_number(name, value)
     if not value > 0:
         raise ModelFileError(f"model.json: {name} must be above 0, got {quote(value)}")
-
-
-def _interval(name: str, ends: Any) -> None:
-    """Refuse anything but None and two ends; infinite ends are stored as text."""
-    if ends is None:
-        return
-    if not isinstance(ends, list) or len(ends) != 2:
-        raise ModelFileError(f"model.json: {name} must be null or a list of two numbers, got {quote(ends)}")
-    for end in ends:
-        if end not in ("inf", "-inf"):
-            check_finite_number(name, end)

@@ -28,8 +28,6 @@ FORMAT = 2
 MODEL, ARRAYS, MANIFEST = "model.json", "arrays.safetensors", "manifest.json"
 CARD = "model_card.md"  # for people; nothing reads it
 SKOPS_FILE = re.compile(r"[a-z0-9._-]{1,200}\.skops")
-#: Arrays of the decision in which an infinite number says that a label is never or always called.
-MAY_BE_INFINITE = ("thresholds", "label_intervals")
 #: The estimator of manifests that name none.
 FIRST = "MetricClassifier"
 
@@ -120,8 +118,7 @@ def _check_numbers(arrays: Mapping[str, Tensor]) -> None:
     for name, array in arrays.items():
         if not array.is_floating_point() or name.startswith("model."):
             continue
-        fits = ~array.isnan() if name in MAY_BE_INFINITE else array.isfinite()
-        if not bool(fits.all()):
+        if not bool(array.isfinite().all()):
             raise ModelFileError(f"{quote(name)} has numbers that are not finite")
 
 

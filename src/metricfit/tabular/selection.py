@@ -76,7 +76,8 @@ class Selection:
         if not self.metric.needs_matrix or self.requirements:
             return self.value(logits)
         held_out = collect_held_out(logits, self.y, self.weight, None)
-        return choose_without_intervals(held_out, self.metric, subject_to=(), average=self.average).value
+        decision = choose_without_intervals(held_out, self.metric, subject_to=(), average=self.average)
+        return decision.evidence.value
 
     def log_loss(self, logits: Tensor) -> float:
         """Return the mean cross-entropy of calibrated logits."""

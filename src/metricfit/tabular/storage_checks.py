@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from metricfit.decide.costs.row_costs import check_costs
+from metricfit.decide.decision import RowCostDecision
 from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.errors import ModelFileError, shorten
 from metricfit.metrics.metric import get_metric
@@ -34,6 +34,7 @@ def check_consistent(model: MetricClassifier) -> None:
 def decision_faults(model: Any) -> list[str]:
     """Return what is wrong with the classes, the held-out rows and the decision of a restored estimator."""
     held_out, decision = model.held_out_, model.decision_
+    columns = held_out.columns
     classes, has_labels, rows = len(model.classes_), held_out.y.dim() == 2, len(held_out.y)
     outputs = 1 if classes == 2 and not has_labels else classes
     places, most = sorted(model._order.tolist()), 2 if has_labels else classes
@@ -52,18 +53,10 @@ def decision_faults(model: Any) -> list[str]:
         ("held-out rows", len(held_out.shares) != classes, "another number of shares than of classes"),
         ("held-out rows", not bool(((held_out.y >= 0) & (held_out.y < most)).all()), "labels of other classes"),
     ]
-    if has_labels:
-        thresholds = decision.thresholds
-        found.append(("decision", thresholds is None or len(thresholds) != classes, "not one threshold per label"))
-    elif classes == 2:
-        threshold = decision.threshold
-        found.append(("decision", threshold is None or not math.isfinite(threshold), f"threshold {threshold}"))
-    else:
-        offsets, costs = decision.offsets, decision.costs
-        found.append(("decision", offsets is None or len(offsets) != classes, "another number of offsets than classes"))
-        wrong_costs = costs is not None and tuple(costs.shape) != (classes, classes)
-        found.append(("decision", wrong_costs, "costs of another number of classes"))
-    columns = held_out.columns
+    task = "multilabel" if has_labels else "binary" if outputs == 1 else "multiclass"
+    of = f"it is {decision.task}, for {decision.outputs} logits per row, and the rows are {task}, with {outputs}"
+    found.append(("decision", (decision.task, decision.outputs) != (task, outputs), of))
+    found.append(("decision", isinstance(decision, RowCostDecision) != bool(columns), "costs of rows need columns"))
     for name, values in columns.items():
         wrong = values.shape != (rows,) or not bool(((values >= 0) & (values <= LARGEST_PARAMETER)).all())
         found.append(("held-out rows", wrong, f"the column {name} does not hold one cost per row"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit._files import to_json_value
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import Decision, ThresholdDecision
+from metricfit.decide.decision import restore_decision as restored_decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.refer.refer_label import check_refer_label
 from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
-from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_positive_number, label_type
 from metricfit.tabular.families.states import MissingArgumentError
@@ -54,7 +52,6 @@ def read_metric(metric: Mapping[str, Any], user_functions: Mapping[str, Any]) ->
 
 def describe_decision(model: Any) -> dict[str, Any]:
     """Return the classes, the features and the decision of a fitted estimator, as JSON holds them."""
-    decision = model.decision_
     number, names = getattr(model, "n_features_in_", None), getattr(model, "feature_names_in_", None)
     return {
         "classes": {
@@ -65,21 +62,8 @@ def describe_decision(model: Any) -> dict[str, Any]:
             "number": None if number is None else int(number),
             "names": None if names is None else list(names),
         },
-        "decision": {
-            "value": decision.value,
-            "corrected_value": decision.corrected_value,
-            "threshold": decision.threshold,
-            "interval": _ends(decision.interval),
-            "value_interval": _ends(decision.value_interval),
-            "corrected_interval": _ends(decision.corrected_interval),
-            "requirements": to_json_value(decision.requirements),
-            "not_reachable": decision.not_reachable,
-            "confidence": decision.confidence,
-            "out_of_fold": decision.out_of_fold,
-            "refer": _ends(decision.refer),
-            "referred_share": decision.referred_share,
-            "refer_label": plain_label(model.refer_label_),
-        },
+        "decision": model.decision_.state(),
+        "refer_label": plain_label(model.refer_label_),
         "seed": model._seed,
         "training_share": model._training_share,
         "prior_shift": describe_shift(model),
@@ -88,7 +72,7 @@ def describe_decision(model: Any) -> dict[str, Any]:
 
 def decision_arrays(model: Any) -> dict[str, Tensor]:
     """Return the held-out rows and the arrays of the decision of a fitted estimator."""
-    held_out, decision = model.held_out_, model.decision_
+    held_out = model.held_out_
     arrays = {"shift": model.shift_, "order": torch.from_numpy(model._order)}
     arrays |= {"held_out.logits": held_out.logits, "held_out.y": held_out.y, "held_out.shares": held_out.shares}
     if held_out.weight is not None:
@@ -96,9 +80,6 @@ def decision_arrays(model: Any) -> dict[str, Tensor]:
     if held_out.groups is not None:
         arrays["held_out.groups"] = torch.from_numpy(np.unique(held_out.groups, return_inverse=True)[1])
     arrays |= {COLUMN + name: values for name, values in held_out.columns.items()}
-    for name in ("offsets", "thresholds", "label_intervals", "costs"):
-        if getattr(decision, name) is not None:
-            arrays[name] = getattr(decision, name)
     return arrays | shift_arrays(model)
 
 
@@ -125,9 +106,9 @@ def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping
     model.shift_ = arrays["shift"]
     restore_shift(model, description.get("prior_shift"), arrays)
     model._training_share = _training_share(model, description)
-    model.decision_ = _restored_decision(description["decision"], arrays, by_rows=_decides_by_costs_of_rows(model))
-    model.refer_label_ = description["decision"].get("refer_label", "refer")
-    if model.decision_.refer is not None:
+    model.decision_ = _restored(description["decision"])
+    model.refer_label_ = description.get("refer_label")
+    if isinstance(model.decision_, ThresholdDecision) and model.decision_.referral is not None:
         check_refer_label(model.refer_label_, model.classes_)
 
 
@@ -151,46 +132,9 @@ def plain_label(label: Any) -> Any:
     raise InvalidTypeError(f"labels of type {type(value).__name__} cannot be saved; train on text or numbers")
 
 
-def _decides_by_costs_of_rows(model: Any) -> bool:
-    """Whether the metric takes costs from columns.
-
-    Raises:
-        ModelFileError: There is no such metric.
-    """
+def _restored(state: Any) -> Decision:
     try:
-        return bool(get_metric(model.metric).columns)
-    except (ValueError, TypeError) as error:
-        raise ModelFileError(f"parameters: {shorten(error)}") from error
-
-
-def _restored_decision(decision: Mapping[str, Any], arrays: Mapping[str, Tensor], by_rows: bool) -> Decision:
-    others = [name for name in ("offsets", "thresholds") if name in arrays]
-    if (decision["threshold"] is None) != (len(others) == 1):
-        raise ModelFileError(f"decision: threshold {decision['threshold']} and {' and '.join(others) or 'no offsets'}")
-    return Decision(
-        decision["value"],
-        decision["threshold"],
-        _restored_ends(decision["interval"]),
-        _restored_ends(decision["value_interval"]),
-        arrays.get("offsets"),
-        {text: RequirementValue(*result) for text, result in decision.get("requirements", {}).items()},
-        decision.get("not_reachable"),
-        decision["corrected_value"],
-        _restored_ends(decision["corrected_interval"]),
-        arrays.get("thresholds"),
-        confidence=decision.get("confidence"),
-        out_of_fold=decision["out_of_fold"],
-        refer=_restored_ends(decision.get("refer")),
-        referred_share=decision.get("referred_share", 0.0),
-        cost_margins=by_rows,
-        label_intervals=arrays.get("label_intervals"),
-        costs=arrays.get("costs"),
-    )
-
-
-def _ends(interval: tuple[float, float] | None) -> list[float | str] | None:
-    return None if interval is None else [str(each) if math.isinf(each) else each for each in interval]
-
-
-def _restored_ends(ends: list[Any] | None) -> tuple[float, float] | None:
-    return None if ends is None else (float(ends[0]), float(ends[1]))
+        decision: Decision = restored_decision(state)
+    except ValueError as error:
+        raise ModelFileError(f"model.json: {shorten(error)}") from error
+    return decision

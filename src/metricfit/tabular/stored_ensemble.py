@@ -20,9 +20,9 @@ from metricfit.tabular.families.user_model import FittedUserModel
 def write_ensemble(ensemble: Ensemble, arrays: dict[str, Tensor], files: dict[str, bytes]) -> dict[str, Any]:
     """Return the ensemble as JSON can hold it; arrays and files are added to the dictionaries."""
     members = []
-    arrays["ensemble.bias"] = ensemble.calibration.bias
+    arrays["ensemble.bias"] = torch.from_numpy(ensemble.calibration.bias)
     for place, member in enumerate(ensemble.members):
-        arrays[f"member.{place}.bias"] = member.calibration.bias
+        arrays[f"member.{place}.bias"] = torch.from_numpy(member.calibration.bias)
         members.append(
             {
                 "name": member.name,

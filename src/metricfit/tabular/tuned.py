@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from metricfit.core.types import LabelAverage
-from metricfit.decide.calibration import Calibration, LabelCalibration, fit_calibration
+from metricfit.decide.calibration import Calibration, fit_calibration
 from metricfit.decide.costs.row_costs import cost_columns
 from metricfit.decide.estimators.deciding import DecidingClassifier
 from metricfit.decide.estimators.estimator_scores import (
@@ -116,7 +116,7 @@ class TunedDecisionClassifier(
         thresholds_: For several labels, one threshold of the probability per label; otherwise None.
         threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
-            expected costs, if ``decision_.costs`` are the costs of a metric of the whole confusion matrix.
+            expected costs, if a metric of the whole confusion matrix has them (``decide.CostDecision``).
         value_: The metric to expect on new rows: its value on held-out rows, less the optimism of calibrating and
             deciding on the same rows; under requirements none is subtracted.
         value_interval_: 95 % bootstrap interval of the value.
@@ -323,7 +323,7 @@ class TunedDecisionClassifier(
             group = np.arange(len(rows.target))  # scores of one row are not independent
         groups = None if group is None else group[place]
         if labels:
-            self.calibration_: Calibration | LabelCalibration = fit_label_calibration(logits, y, weight)
+            self.calibration_: Calibration = fit_label_calibration(logits, y, weight)
             self.held_out_ = collect_label_rows(self.calibration_(logits), y, weight, groups)
         else:
             self.calibration_ = fit_calibration(logits, y, weight)

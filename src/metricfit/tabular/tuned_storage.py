@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.decide.calibration import Calibration, LabelCalibration
+from metricfit.decide.calibration import Calibration
 from metricfit.decide.estimators.estimator_scores import check_has_scores
 from metricfit.errors import ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
@@ -58,7 +58,7 @@ def save(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
     parameters["ensemble"] = bool(model.ensemble)
     arrays = decision_arrays(model) | {
         "calibration.temperature": torch.as_tensor(model.calibration_.temperature, dtype=torch.float64).reshape(-1),
-        "calibration.bias": model.calibration_.bias.double(),
+        "calibration.bias": torch.from_numpy(model.calibration_.bias),
     }
     description = {
         "parameters": parameters,
@@ -128,13 +128,13 @@ def _read_estimators(
     model._one_estimator = None if mean_of_folds else read(FITTED)
 
 
-def _calibration(model: TunedDecisionClassifier, arrays: dict[str, Tensor]) -> Calibration | LabelCalibration:
+def _calibration(model: TunedDecisionClassifier, arrays: dict[str, Tensor]) -> Calibration:
     outputs, has_labels = model.held_out_.logits.shape[1], model.held_out_.y.dim() == 2
     temperature, bias = arrays["calibration.temperature"].double(), arrays["calibration.bias"].double()
     fits = temperature.shape == (outputs if has_labels else 1,) and bias.shape == (outputs,)
     if not fits or not bool((temperature > 0).all() & temperature.isfinite().all() & bias.isfinite().all()):
         raise ModelFileError(f"calibration: there must be finite numbers for {outputs} outputs")
-    return LabelCalibration(temperature, bias) if has_labels else Calibration(float(temperature), bias)
+    return Calibration(temperature if has_labels else float(temperature), bias)
 
 
 def _estimator_faults(model: TunedDecisionClassifier) -> list[str]:

@@ -24,28 +24,30 @@ def test_requirements_of_every_class_are_met_and_reported():
     decision = best_decision(z, y, "f1", subject_to=["recall >= 0.6", "precision[2] >= 0.6"])
     decided = decision.decide(z)
     recalls, precisions = (score(y, decided, average=None) for score in (recall_score, precision_score))
-    assert list(decision.requirements) == [
+    assert list(decision.evidence.requirements) == [
         "recall[0] >= 0.6",
         "recall[1] >= 0.6",
         "recall[2] >= 0.6",
         "precision[2] >= 0.6",
     ]
-    found = [result.value for result in decision.requirements.values()]
+    found = [result.value for result in decision.evidence.requirements.values()]
     assert found == pytest.approx([*recalls, precisions[2]])
-    assert all(result.met for result in decision.requirements.values())
-    assert decision.requirements["recall[1] >= 0.6"].reachable == 1
-    assert decision.not_reachable is None
-    low, high = decision.corrected_interval
-    assert low < decision.corrected_value < high
-    assert decision.corrected_value == pytest.approx(decision.value)
+    assert all(result.met for result in decision.evidence.requirements.values())
+    assert decision.evidence.requirements["recall[1] >= 0.6"].reachable == 1
+    assert decision.evidence.not_reachable is None
+    low, high = decision.evidence.corrected_interval
+    assert low < decision.evidence.corrected_value < high
+    assert decision.evidence.corrected_value == pytest.approx(decision.evidence.value)
 
 
 def test_what_cannot_be_met_says_what_can():
     z, y = rows(150, separation=0.5)
     decision = best_decision(z, y, "f1", subject_to="recall >= 0.9", rule="empirical")
-    assert not any(result.met for result in list(decision.requirements.values())[1:])
-    assert decision.not_reachable.startswith("no offsets of the classes were found that give recall[0] >= 0.9 and ")
-    assert "each alone, recall[0] can be as high as 1 and" in decision.not_reachable
+    assert not any(result.met for result in list(decision.evidence.requirements.values())[1:])
+    assert decision.evidence.not_reachable.startswith(
+        "no offsets of the classes were found that give recall[0] >= 0.9 and "
+    )
+    assert "each alone, recall[0] can be as high as 1 and" in decision.evidence.not_reachable
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def certified():
 
 def test_certified_offsets_pass_exact_tests_on_rows_that_did_not_choose_them(certified):
     z, y, decision = certified
-    assert decision.confidence == 0.9
+    assert decision.evidence.confidence == 0.9
     drawn = np.random.default_rng((3, LEARNING)).permutation(len(y))
     testing = torch.from_numpy(drawn[round(certified_offsets.LEARNING_SHARE * len(y)) :])
     decided, target = decision.decide(z[testing]).numpy(), y[testing].numpy()
@@ -90,6 +92,9 @@ def test_too_few_rows_of_a_class_are_reported():
 def test_a_promise_that_cannot_be_made_is_not_made():
     z, y = rows(300, separation=0.3)
     decision = best_decision(z, y, "f1", subject_to="precision[2] >= 0.8", confidence=0.9)
-    assert decision.confidence is None
-    assert "no offsets of the classes can be promised to give precision[2] >= 0.8 at 90 %" in decision.not_reachable
-    assert not decision.requirements["precision[2] >= 0.8"].met
+    assert decision.evidence.confidence is None
+    assert (
+        "no offsets of the classes can be promised to give precision[2] >= 0.8 at 90 %"
+        in decision.evidence.not_reachable
+    )
+    assert not decision.evidence.requirements["precision[2] >= 0.8"].met

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from metricfit import metrics
-from metricfit.decide import DecisionModule
+from metricfit.decide import DecisionModule, RowCostDecision
 from metricfit.decide.costs.cost_decisions import (
     best_margin,
     choose_cost_decision,
@@ -68,9 +68,9 @@ def test_the_plugin_rule_decides_each_row_by_its_expected_cost():
     p = torch.sigmoid(z)
     called = decision.decide(costs.margins(z))
     assert torch.equal(called == 1, (p * amount > (1 - p) * 5))
-    assert decision.value == pytest.approx(money(called, y, costs.fp, costs.fn))
-    assert decision.corrected_value == pytest.approx(decision.value)  # nothing was fitted to the rows
-    assert decision.value_interval[0] < decision.value < decision.value_interval[1]
+    assert decision.evidence.value == pytest.approx(money(called, y, costs.fp, costs.fn))
+    assert decision.evidence.corrected_value == pytest.approx(decision.evidence.value)  # nothing was fitted to the rows
+    assert decision.evidence.value_interval[0] < decision.evidence.value < decision.evidence.value_interval[1]
 
 
 def test_no_other_decisions_are_cheaper_in_expectation():
@@ -103,8 +103,8 @@ def test_the_empirical_rule_is_optimistic_and_corrected():
     plugin = choose_cost_decision(
         held_out, METRIC, rule="plugin", refit=lambda weight: z[:, None], resamples=50, seed=0
     )
-    assert decision.value <= plugin.value
-    assert decision.corrected_value > decision.value
+    assert decision.evidence.value <= plugin.evidence.value
+    assert decision.evidence.corrected_value > decision.evidence.value
     assert decision.interval[0] <= decision.threshold <= decision.interval[1]
 
 
@@ -123,8 +123,8 @@ def test_rows_without_a_wrong_decision_leave_the_cost_uncertain():
     decision = choose_cost_decision(
         held_out, METRIC, rule="plugin", refit=lambda weight: z[:, None], resamples=20, seed=0
     )
-    assert decision.value == 0.0 == decision.corrected_interval[0]
-    assert 0.05 < decision.corrected_interval[1] < 1.0
+    assert decision.evidence.value == 0.0 == decision.evidence.corrected_interval[0]
+    assert 0.05 < decision.evidence.corrected_interval[1] < 1.0
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_module_without_costs_refuses_the_decision():
     columns = {"amount": torch.tensor([1.0, 2.0])}
     held_out = collect_held_out(torch.tensor([[0.0], [1.0]]), torch.tensor([0, 1]), None, None, columns)
     decision = choose_cost_without_intervals(held_out, METRIC, "plugin")
-    assert decision.cost_margins
+    assert isinstance(decision, RowCostDecision)
     with pytest.raises(ValueError, match="costs of each row"):
         DecisionModule(torch.nn.Identity(), decision)
 

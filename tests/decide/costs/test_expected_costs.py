@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import cohen_kappa_score
 
 from metricfit import metrics
-from metricfit.decide import Decision, DecisionModule, best_decision
+from metricfit.decide import CostDecision, DecisionModule, OffsetDecision, best_decision
 from metricfit.decide.calibration import Calibration, fit_calibration
 from metricfit.decide.costs.expected_costs import minus_expected_costs, search_costs
 from metricfit.decide.offset_search import offset_problem, search_offsets
@@ -82,18 +82,18 @@ def test_best_decision_is_about_the_logits_as_given(rule):
     z, y = grades(800)
     raw = 2 * z - 1  # not calibrated
     decision = best_decision(raw, y, KAPPA, rule=rule)
-    assert decision.costs is not None
-    assert decision.value == pytest.approx(kappa(decision.decide(raw), y))
-    low, high = decision.corrected_interval
-    assert low < decision.corrected_value < high
+    assert isinstance(decision, CostDecision)
+    assert decision.evidence.value == pytest.approx(kappa(decision.decide(raw), y))
+    low, high = decision.evidence.corrected_interval
+    assert low < decision.evidence.corrected_value < high
     calibrated = fit_calibration(raw, y, None)(raw) if rule == "plugin" else raw
-    scores = minus_expected_costs(calibrated.softmax(1), decision.costs)
-    torch.testing.assert_close(decision.margins(raw), scores + decision.offsets)
+    scores = minus_expected_costs(calibrated.softmax(1), torch.from_numpy(decision.costs))
+    torch.testing.assert_close(decision.margins(raw), scores + torch.from_numpy(decision.offsets))
 
 
 def test_metrics_of_counts_keep_offsets_on_the_logits():
     z, y = grades(300)
-    assert best_decision(z, y, "kappa").costs is None
+    assert isinstance(best_decision(z, y, "kappa"), OffsetDecision)
 
 
 def test_a_module_decides_saves_and_exports_expected_costs():
@@ -103,12 +103,12 @@ def test_a_module_decides_saves_and_exports_expected_costs():
     labels, probabilities = module((2 * z).float())
     assert (labels == decision.decide(2 * z)).double().mean() > 0.999  # float32 may move a row at the border
     torch.testing.assert_close(probabilities.double(), decision.probabilities(2 * z), rtol=1e-4, atol=1e-6)
-    other = DecisionModule(torch.nn.Identity(), Decision(value=0.0, offsets=torch.zeros(4)))
+    other = DecisionModule(torch.nn.Identity(), OffsetDecision(torch.zeros(4)))
     other.load_state_dict(module.state_dict())
     assert torch.equal(other((2 * z).float()).labels, labels)
     images = (2 * z).float().reshape(10, 60, 4).movedim(-1, 1)
     assert torch.equal(module(images).labels.reshape(-1), labels)
-    plain = DecisionModule(torch.nn.Identity(), Decision(value=0.0, offsets=torch.zeros(4)))
+    plain = DecisionModule(torch.nn.Identity(), OffsetDecision(torch.zeros(4)))
     module.load_state_dict(plain.state_dict())
     assert torch.equal(module((2 * z).float()).labels, z.argmax(1))
 
@@ -117,12 +117,12 @@ def test_a_formula_without_a_gradient_has_offsets():
     rounded = metrics.matrix_metric(lambda matrix: (matrix.detach().diagonal(dim1=-2, dim2=-1)).sum(-1))
     z, y = grades(200)
     decision = best_decision(z, y, rounded, rule="empirical")
-    assert decision.costs is None
-    assert decision.value == float((decision.decide(z) == y).sum())
+    assert isinstance(decision, OffsetDecision)
+    assert decision.evidence.value == float((decision.decide(z) == y).sum())
 
 
 def test_calibrated_probabilities_decide():
     costs = torch.tensor([[0.0, 1, 4], [1, 0, 1], [4, 1, 0]], dtype=torch.float64)
     calibration = Calibration(1.0, torch.tensor([0.0, -50.0, 0.0], dtype=torch.float64))
-    decision = Decision(value=0.0, offsets=torch.zeros(3).double(), costs=costs, calibration=calibration)
+    decision = CostDecision(torch.zeros(3), costs, calibration=calibration)
     assert decision.decide(torch.zeros(1, 3).double()).tolist() == [1]  # between the two that are probable

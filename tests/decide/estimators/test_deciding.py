@@ -52,7 +52,7 @@ def test_another_metric_decides_as_a_model_of_that_metric_would_with_the_same_lo
     here = 10 * p[p >= model.threshold_].sum() / (9 * p.sum() + (p >= model.threshold_).sum())
     assert here == pytest.approx(max(expected))
     at_threshold = model.curve_.value[sum(p >= model.threshold_)]
-    assert model.decision_.value == pytest.approx(at_threshold)
+    assert model.decision_.evidence.value == pytest.approx(at_threshold)
     assert model.score(*rows) == pytest.approx(fbeta_score(rows[1], model.predict(rows[0]), beta=3))
     assert model.rethreshold(metric=metrics.f1).threshold_ == before
 

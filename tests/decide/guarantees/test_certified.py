@@ -170,26 +170,28 @@ def test_the_best_certified_threshold_is_chosen_by_the_rule(rule):
     z, y = sample(5, 400)
     decision = best_decision(z, y, "precision", subject_to="recall >= 0.8", confidence=0.95, rule=rule)
     plain = best_decision(z, y, "precision", subject_to="recall >= 0.8", rule=rule)
-    assert decision.confidence == 0.95
-    assert plain.confidence is None
-    assert decision.not_reachable is None
+    assert decision.evidence.confidence == 0.95
+    assert plain.evidence.confidence is None
+    assert decision.evidence.not_reachable is None
     assert decision.threshold < plain.threshold
-    assert decision.requirements["recall >= 0.8"].met
+    assert decision.evidence.requirements["recall >= 0.8"].met
     low, high = decision.interval
     assert low <= decision.threshold <= high
     if rule == "empirical":  # precision rises with the threshold here, so the best is the last that is certified
         found, _ = certified_set(z, y, "recall >= 0.8", confidence=0.95)
         values = {t: float(y[z >= t].double().mean()) for t in found}
-        assert decision.value == pytest.approx(max(values.values()))
+        assert decision.evidence.value == pytest.approx(max(values.values()))
 
 
 def test_a_decision_says_what_could_not_be_promised():
     z, y = sample(6, 200)
     decision = best_decision(z, y, "recall", subject_to="precision >= 0.94", confidence=0.95)
-    assert decision.confidence is None
-    assert not decision.requirements["precision >= 0.94"].met
-    assert "no threshold can be promised to give precision >= 0.94 at 95 % confidence" in decision.not_reachable
-    assert "precision is at least 0." in decision.not_reachable
+    assert decision.evidence.confidence is None
+    assert not decision.evidence.requirements["precision >= 0.94"].met
+    assert (
+        "no threshold can be promised to give precision >= 0.94 at 95 % confidence" in decision.evidence.not_reachable
+    )
+    assert "precision is at least 0." in decision.evidence.not_reachable
 
 
 def test_too_few_rows_are_an_error_before_anything_is_chosen():
@@ -225,7 +227,7 @@ def test_other_class_shares_leave_rates_within_a_class_certified():
     )
     plain = best_decision(z, y, "precision", subject_to="recall >= 0.8", confidence=0.9, rule="empirical")
     assert weighted.threshold == plain.threshold
-    assert weighted.confidence == 0.9
+    assert weighted.evidence.confidence == 0.9
 
 
 def test_out_of_fold_scores_are_certified_at_half_of_alpha_if_that_is_possible():

@@ -87,4 +87,4 @@ def test_classes_and_labels_in_groups_are_certified_too(kind):
     else:
         logits, target, requirement = torch.stack([z, -z], dim=1), torch.stack([y, 1 - y], dim=1), "recall >= 0.6"
     decision = best_decision(logits, target, "f1", subject_to=requirement, confidence=0.8, groups=person)
-    assert decision.certificate == "guaranteed"
+    assert decision.evidence.certificate == "guaranteed"

@@ -33,8 +33,8 @@ def test_each_label_is_decided_as_if_it_were_alone(rule, confidence):
     for label in range(2):
         alone = best_decision(z[:, label], y[:, label], "f1", subject_to="recall >= 0.8", confidence=share, **settings)
         assert float(both.thresholds[label]) == pytest.approx(alone.threshold)
-        assert both.requirements[f"recall[{label}] >= 0.8"] == alone.requirements["recall >= 0.8"]
-    assert both.confidence == confidence
+        assert both.evidence.requirements[f"recall[{label}] >= 0.8"] == alone.evidence.requirements["recall >= 0.8"]
+    assert both.evidence.confidence == confidence
 
 
 @pytest.mark.parametrize("average", ["micro", "samples"])
@@ -43,7 +43,7 @@ def test_joint_averages_against_all_pairs_of_thresholds(average):
     decision = best_decision(z, y, "f1", subject_to="recall[1] >= 0.9", average=average, rule="empirical")
     decided = decision.decide(z)
     value = f1_score(y, decided, average=average, zero_division=0)
-    assert decision.value == pytest.approx(value)
+    assert decision.evidence.value == pytest.approx(value)
     assert recall_score(y[:, 1], decided[:, 1]) >= 0.9
     pairs = itertools.product(z[:, 0].tolist(), z[:, 1].tolist())
     decisions = torch.stack([(z >= torch.tensor(pair)).long() for pair in pairs])
@@ -63,15 +63,17 @@ def test_the_plug_in_rule_moves_the_labels_that_must(average):
     decision = best_decision(z, y, "f1", average=average, subject_to=bound)
     assert decision.thresholds[:2].tolist() == free.thresholds[:2].tolist()
     assert decision.thresholds[2] < free.thresholds[2]
-    assert decision.requirements[bound].met
+    assert decision.evidence.requirements[bound].met
 
 
 def test_a_label_that_cannot_meet_them_is_named():
     z, y = rows(200)
     decision = best_decision(z, y, "f1", subject_to=["precision[1] >= 0.99", "recall >= 0.9"])
-    assert decision.not_reachable.startswith("no threshold gives precision[1] >= 0.99 and recall[1] >= 0.9 together")
-    assert decision.requirements["recall[0] >= 0.9"].met
-    assert not all(result.met for result in decision.requirements.values())
+    assert decision.evidence.not_reachable.startswith(
+        "no threshold gives precision[1] >= 0.99 and recall[1] >= 0.9 together"
+    )
+    assert decision.evidence.requirements["recall[0] >= 0.9"].met
+    assert not all(result.met for result in decision.evidence.requirements.values())
 
 
 def test_the_error_is_shared_among_the_labels_that_have_requirements():

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from metricfit import metrics, parse_requirement
-from metricfit.decide import Decision, DecisionModule, best_referral
+from metricfit.decide import DecisionModule, Referral, ThresholdDecision, best_referral
 from metricfit.decide.refer import referral_search
 from metricfit.decide.refer.refer_label import check_refer_label
 from metricfit.decide.refer.referral_search import search_region
@@ -134,29 +134,33 @@ def test_best_referral_is_about_logits_as_they_were_given(rule):
     z, y = draw(400)
     raw = 3 * z + 2
     decision = best_referral(raw, y, "f1", max_share=0.1, rule=rule)
-    low, high = decision.refer
+    low, high = decision.referral.low, decision.referral.high
     assert low <= decision.threshold <= high
     referred = decision.referred(torch.from_numpy(raw)).numpy()
-    assert referred.mean() == pytest.approx(decision.referred_share)
-    assert 0 < decision.referred_share <= 0.1
+    assert referred.mean() == pytest.approx(decision.referral.share)
+    assert 0 < decision.referral.share <= 0.1
     called = decision.decide(torch.from_numpy(raw)).numpy()
-    assert decision.value == pytest.approx(f1_score(y[~referred], called[~referred]))
-    assert decision.corrected_interval[0] < decision.corrected_value < decision.corrected_interval[1]
-    assert decision.value_interval[0] < decision.value < decision.value_interval[1]
+    assert decision.evidence.value == pytest.approx(f1_score(y[~referred], called[~referred]))
+    assert (
+        decision.evidence.corrected_interval[0]
+        < decision.evidence.corrected_value
+        < decision.evidence.corrected_interval[1]
+    )
+    assert decision.evidence.value_interval[0] < decision.evidence.value < decision.evidence.value_interval[1]
 
 
 def test_rows_that_are_decided_without_an_error_leave_the_value_uncertain():
     z = np.concatenate([np.linspace(-4, -1, 40), np.linspace(1, 4, 40)])
     decision = best_referral(z, (z > 0).astype(int), "recall", max_share=0.1, calibrate=False)
-    assert decision.value == 1.0
-    assert 0.5 < decision.corrected_interval[0] < 1.0
+    assert decision.evidence.value == 1.0
+    assert 0.5 < decision.evidence.corrected_interval[0] < 1.0
 
 
 def test_a_requirement_that_holds_without_a_region_refers_no_row():
     z, y = draw(300)
     decision = best_referral(z, y, "f1", subject_to="precision >= 0.01")
-    assert decision.refer is None
-    assert decision.referred_share == 0.0
+    assert decision.referral is None
+    assert decision.referral is None
 
 
 @pytest.mark.parametrize(
@@ -186,7 +190,7 @@ def test_rows_of_one_class_and_groups_of_other_rows_are_refused():
 def test_the_interval_of_decided_rows_counts_that_their_class_balance_is_a_sample():
     z = torch.linspace(-3, 3, 1000, dtype=torch.float64)
     y = torch.arange(1000) % 20 == 0  # scores say nothing, so that nearly every row is called negative
-    low, high = best_referral(z, y.long(), "accuracy", max_share=0.1).value_interval
+    low, high = best_referral(z, y.long(), "accuracy", max_share=0.1).evidence.value_interval
     assert high - low > 0.7 * 2 * 1.96 * (0.95 * 0.05 / 900) ** 0.5
 
 
@@ -195,12 +199,10 @@ def test_several_classes_costs_in_columns_and_modules_are_refused():
         best_referral(torch.zeros(6, 3), torch.arange(6) % 3, "f1", max_share=0.1)
     with pytest.raises(ValueError, match="threshold of its own"):
         best_referral([0.1, 0.9], [0, 1], "cost(fp=1, fn='amount')", max_share=0.1)
-    decision = Decision(0.9, threshold=0.0, refer=(-1.0, 1.0))
+    decision = ThresholdDecision(0.0, referral=Referral(-1.0, 1.0, 0.1))
     with pytest.raises(ValueError, match="decides every row"):
         DecisionModule(torch.nn.Identity(), decision)
-    DecisionModule(torch.nn.Identity(), dataclasses.replace(decision, refer=None))
-    with pytest.raises(ValueError, match="must contain a threshold"):
-        Decision(0.9, threshold=2.0, refer=(-1.0, 1.0))
+    DecisionModule(torch.nn.Identity(), dataclasses.replace(decision, referral=None))
 
 
 @pytest.mark.parametrize("label", ["yes", 1.5, None, True])

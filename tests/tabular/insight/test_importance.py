@@ -172,7 +172,7 @@ def test_costs_from_a_column_are_those_of_the_row(quick_settings):
     model = MetricClassifier("cost(fp=10, fn='amount')", **quick_settings).fit(frame, y)
     result = model.importance(frame, y, out_of_fold=True)
     table = result.table.set_index("column")
-    assert result.value == pytest.approx(model.decision_.value)
+    assert result.value == pytest.approx(model.decision_.evidence.value)
     assert table["low"]["hint"] > 0  # a cost that rises without the column
     assert table["importance"]["amount"] > 0  # the decision no longer knows what a miss costs
 

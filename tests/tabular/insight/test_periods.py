@@ -26,7 +26,7 @@ def rows(seed, drifting, number=1500):
 
 
 def fall_of(model, periods):
-    return describe_fall(periods, model.decision_.value, metrics.f1)
+    return describe_fall(periods, model.decision_.evidence.value, metrics.f1)
 
 
 def test_the_values_are_those_of_scikit_learn_and_the_drift_is_said():

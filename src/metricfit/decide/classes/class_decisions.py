@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,7 +12,7 @@ from metricfit.core.types import ScalarAverage
 from metricfit.decide.classes.penalised_problem import PenalisedProblem, Penalty, RequirementExcess
 from metricfit.decide.classes.required_offsets import search_required
 from metricfit.decide.costs.expected_costs import search_costs
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import CostDecision, Evidence, OffsetDecision
 from metricfit.decide.guarantees.certified import Guarantee
 from metricfit.decide.guarantees.certified_offsets import certify_offsets, what_offsets_can_promise
 from metricfit.decide.held_out import HeldOut
@@ -47,7 +45,7 @@ def choose_class_decision(
     average: ScalarAverage,
     rule: Rule,
     guarantee: Guarantee | None = None,
-) -> Decision:
+) -> OffsetDecision | CostDecision:
     """Choose the offsets of several classes, without intervals.
 
     The plug-in rule takes the best expected value among the offsets that meet the requirements both on the labels and
@@ -72,8 +70,8 @@ def choose_class_decision(
     if not requirements:
         found = search_offsets(problem, ROUNDS)
         costs, offsets = search_costs(problem, found, ROUNDS) if metric.needs_matrix else (None, found.offsets)
-        decision = Decision(math.nan, offsets=offsets, costs=costs)
-        return replace(decision, value=observed.value(decision.decide(logits)))
+        decision = OffsetDecision(offsets) if costs is None else CostDecision(offsets, costs)
+        return decision.with_evidence(value=observed.value(decision.decide(logits)))
     if guarantee is not None:
         return _choose_certified(logits, y, metric, average, requirements, problem, observed, guarantee)
     constraints = [RequirementExcess(requirement) for requirement in requirements]
@@ -86,12 +84,9 @@ def choose_class_decision(
     decided = (logits + chosen.offsets).argmax(1)
     results = _judge_requirements(on_labels, requirements, chosen.offsets)
     feasible = all(result.met for result in results.values())
-    return Decision(
-        observed.value(decided),
-        offsets=chosen.offsets,
-        requirements=results,
-        not_reachable=None if feasible else _what_is_reachable(requirements, results),
-    )
+    not_reachable = None if feasible else _what_is_reachable(requirements, results)
+    evidence = Evidence(observed.value(decided), requirements=results, not_reachable=not_reachable)
+    return OffsetDecision(chosen.offsets, evidence=evidence)
 
 
 def _choose_certified(
@@ -103,7 +98,7 @@ def _choose_certified(
     problem: OffsetProblem,
     observed: OffsetProblem,
     guarantee: Guarantee,
-) -> Decision:
+) -> OffsetDecision:
     """Choose the best of the certified offsets, or if there are none, of those that come nearest."""
     certified = certify_offsets(logits, y, metric, average, requirements, guarantee)
     places = certified.allowed.nonzero().squeeze(1).tolist()
@@ -116,20 +111,19 @@ def _choose_certified(
     for requirement, p in zip(requirements, certified.p[:, place], strict=True):
         met = certified.feasible or bool(p <= certified.level)
         results[str(requirement)] = results[str(requirement)]._replace(met=met)
-    return Decision(
+    feasible = certified.feasible
+    evidence = Evidence(
         observed.value(decided[best]),
-        offsets=offsets,
         requirements=results,
-        not_reachable=None
-        if certified.feasible
-        else what_offsets_can_promise(certified, requirements, guarantee, place),
-        confidence=guarantee.confidence if certified.feasible else None,
+        not_reachable=None if feasible else what_offsets_can_promise(certified, requirements, guarantee, place),
+        confidence=guarantee.confidence if feasible else None,
         out_of_fold=guarantee.out_of_fold,
     )
+    return OffsetDecision(offsets, evidence=evidence)
 
 
 def judge_class_decision(
-    decision: Decision,
+    decision: OffsetDecision | CostDecision,
     held_out: HeldOut,
     metric: Metric,
     requirements: Sequence[Requirement],
@@ -138,21 +132,20 @@ def judge_class_decision(
     rule: Rule,
     refit: Refit,
     resamples: int | None,
-) -> Decision:
+) -> OffsetDecision | CostDecision:
     """Return the decision with its corrected value and its interval.
 
     Under requirements the value is that of the held-out rows, and its interval that of the same decisions on resamples.
 
     The arguments are those of ``choose_decision``, with the rule that "auto" stands for.
     """
-    assert decision.offsets is not None
-    offsets, decided = decision.offsets, decision.decide(held_out.logits.double())
+    offsets, decided = torch.from_numpy(decision.offsets), decision.decide(held_out.logits.double())
 
     def fit_decision(weight: Tensor) -> Tensor:
         if requirements:
             return decided
         logits = refit(weight).double()
-        scores = decision.scores(logits)
+        scores = torch.from_numpy(decision.scores(logits.numpy()))
         problem = offset_problem(logits, held_out.y, weight, metric, average, rule=rule).with_scores(scores)
         return (scores + improve_offsets(problem, offsets)).argmax(1)
 
@@ -168,7 +161,7 @@ def judge_class_decision(
         resamples=resamples or int(np.clip(LOGITS_CHOSEN_ON // held_out.logits.numel(), FEWEST, MOST_OF_OFFSETS)),
         seed=seed,
     )
-    return replace(decision, corrected_value=corrected.value, corrected_interval=corrected.interval)
+    return decision.with_evidence(corrected_value=corrected.value, corrected_interval=corrected.interval)
 
 
 def _judge_requirements(

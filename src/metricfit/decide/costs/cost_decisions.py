@@ -16,7 +16,7 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.decide.costs.row_costs import RowCosts, mean_cost, row_costs
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import Evidence, RowCostDecision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.optimism import FEWEST, MOST, ROWS_CHOSEN_ON, draw_multiplicities, interval_of_decisions
 from metricfit.decide.rules import Rule, check_rule
@@ -78,18 +78,18 @@ def choose_margin(logits: Tensor, y: Tensor, weight: Tensor | None, costs: RowCo
     return best_margin(costs.margins(logits).reshape(-1), y, weight, costs).threshold
 
 
-def choose_cost_without_intervals(held_out: HeldOut, metric: Metric, rule: Rule) -> Decision:
+def choose_cost_without_intervals(held_out: HeldOut, metric: Metric, rule: Rule) -> RowCostDecision:
     """Choose the decision about cost margins on held-out rows; its intervals and its corrected value are None."""
     costs = row_costs(metric, held_out.columns, len(held_out.y))
     threshold = choose_margin(held_out.logits, held_out.y, held_out.weight, costs, rule=rule)
     decided = costs.margins(held_out.logits).reshape(-1) >= threshold
     value = mean_cost(costs.of_decisions(decided, held_out.y), held_out.weight)
-    return Decision(value, threshold=threshold, cost_margins=True)
+    return RowCostDecision(threshold, evidence=Evidence(value))
 
 
 def choose_cost_decision(
     held_out: HeldOut, metric: Metric, *, rule: Rule, refit: Refit, resamples: int | None, seed: int
-) -> Decision:
+) -> RowCostDecision:
     """Choose the decision about cost margins on held-out rows, with intervals and a corrected value.
 
     The corrected value is that of ``decide.optimism``: each row is judged by the decisions of the resamples that left
@@ -110,7 +110,6 @@ def choose_cost_decision(
     costs = row_costs(metric, held_out.columns, rows)
     w = torch.ones(rows, dtype=torch.float64) if held_out.weight is None else held_out.weight.double()
     decision = choose_cost_without_intervals(held_out, metric, rule)
-    assert decision.threshold is not None
     decided = costs.margins(held_out.logits).reshape(-1) >= decision.threshold
     number = resamples or int(np.clip(ROWS_CHOSEN_ON // rows, FEWEST, MOST))
     positive, times = torch.zeros(rows, dtype=torch.float64), torch.zeros(rows, dtype=torch.float64)
@@ -125,15 +124,13 @@ def choose_cost_decision(
     judged = torch.where(times > 0, positive / times.clamp(min=1), decided.double())
     corrected = mean_cost(costs.of_decisions(judged, y), held_out.weight)
     low, high = _interval(held_out, costs, decided.double(), seed)
-    optimism = decision.value - corrected
-    return Decision(
-        decision.value,
-        threshold=decision.threshold,
-        interval=None if check_rule(rule) == "plugin" else _quantiles(np.array(thresholds)),
+    optimism = decision.evidence.value - corrected
+    interval = None if check_rule(rule) == "plugin" else _quantiles(np.array(thresholds))
+    return RowCostDecision(decision.threshold, interval).with_evidence(
+        value=decision.evidence.value,
         value_interval=(low, high),
         corrected_value=corrected,
         corrected_interval=(max(low - optimism, 0.0), high - optimism),
-        cost_margins=True,
     )
 
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.decide.costs.row_costs import check_costs
+from metricfit.decide.decision import ThresholdDecision
 from metricfit.decide.decision_choice import choose_decision
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
 from metricfit.decide.estimators.model_requirements import model_requirements
@@ -29,7 +31,6 @@ from metricfit.decide.refer.referral import check_referral, choose_referral
 from metricfit.decide.refit import Refit, default_refit
 from metricfit.decide.rules import Rule
 from metricfit.decide.shift.drift import DriftWarning
-from metricfit.decide.threshold_choice import to_probability
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
@@ -59,7 +60,7 @@ class DecidingClassifier(PredictingClassifier):
         thresholds_: For several labels, one threshold of the probability per label; otherwise None.
         threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
-            expected costs, if ``decision_.costs`` are the costs of a metric of the whole confusion matrix.
+            expected costs, if a metric of the whole confusion matrix has them (``decide.CostDecision``).
         value_: The metric to expect on new rows.
         value_interval_: 95 % bootstrap interval of the value.
         requirements_: For each requirement, as text: its value on held-out rows, whether that meets the bound, and the
@@ -67,7 +68,7 @@ class DecidingClassifier(PredictingClassifier):
         requirements_met_: Whether all requirements are met on held-out rows; True if there are none. With
             ``confidence``, whether they are certified.
         confidence_: The probability for which the requirements are certified; None if they are not.
-        certificate_: What that says about new rows, from ``Decision.certificate``: "guaranteed" or "certified on
+        certificate_: What that says about new rows, from ``Evidence.certificate``: "guaranteed" or "certified on
             cross-validated scores (approximate)". None without a confidence.
         refer_region_: After ``refer``, the probabilities of the positive class that are referred to a person: from the
             first on and below the second. None if every row is decided.
@@ -78,6 +79,11 @@ class DecidingClassifier(PredictingClassifier):
     decision: Rule
     confidence: float | None = None
     pos_label_: Any
+    threshold_: float | None
+    thresholds_: NDArray[np.float64] | None
+    threshold_interval_: Any
+    offsets_: NDArray[np.float64] | None
+    referred_share_: float
     #: The smallest share of the rows that the models of a fold were trained on.
     _training_share: float = 1.0
 
@@ -187,12 +193,13 @@ class DecidingClassifier(PredictingClassifier):
         check_referral(metric, 0 if self._has_labels else len(self.classes_), max_share, requirements, self.confidence)
         requirements = model_requirements(self, subject_to)
         check_refer_label(label, self.classes_)
-        held_out = self.held_out_.with_logits_shifted(self.shift_)
+        held_out, decision = self.held_out_.with_logits_shifted(self.shift_), self.decision_
+        assert isinstance(decision, ThresholdDecision)
         with unchanged_if_it_fails(self):
             self.decision_ = choose_referral(
                 held_out,
                 metric,
-                self.decision_,
+                decision,
                 max_share=max_share,
                 subject_to=requirements,
                 of_threshold=model_requirements(self),
@@ -202,9 +209,9 @@ class DecidingClassifier(PredictingClassifier):
             )
             self.refer_label_ = label
             self._show_decision()
-        if self.decision_.not_reachable is not None:
+        if self.decision_.evidence.not_reachable is not None:
             warnings.warn(
-                f"{self.decision_.not_reachable}. The model refers these rows", InfeasibleWarning, stacklevel=2
+                f"{self.decision_.evidence.not_reachable}. The model refers these rows", InfeasibleWarning, stacklevel=2
             )
         return self
 
@@ -264,10 +271,10 @@ class DecidingClassifier(PredictingClassifier):
                 out_of_fold=self._decides_out_of_fold(),
             )
         self._show_decision()
-        if self.decision_.not_reachable is not None:
+        if self.decision_.evidence.not_reachable is not None:
             warnings.warn(
-                f"{self.decision_.not_reachable}. The model is kept and decides there; rethreshold(subject_to=...) "
-                "chooses again without training",
+                f"{self.decision_.evidence.not_reachable}. The model is kept and decides there; "
+                "rethreshold(subject_to=...) chooses again without training",
                 InfeasibleWarning,
                 stacklevel=3,
             )
@@ -281,21 +288,13 @@ class DecidingClassifier(PredictingClassifier):
 
     def _show_decision(self) -> None:
         """Set the public attributes from the decision."""
-        decision = self.decision_
-        assert decision.corrected_value is not None
-        self.value_, self.value_interval_ = decision.corrected_value, decision.corrected_interval
-        self.requirements_ = dict(decision.requirements)
-        self.requirements_met_ = all(result.met for result in decision.requirements.values())
-        self.confidence_, self.certificate_ = decision.confidence, decision.certificate
-        self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()[np.argsort(self._order)]
-        ends, threshold = decision.interval, decision.threshold
-        if get_metric(self.metric).columns:  # each row has a threshold of its own
-            ends, threshold = None, None
-        self.threshold_ = None if threshold is None else to_probability(threshold)
-        self.thresholds_ = None if decision.thresholds is None else torch.sigmoid(decision.thresholds).numpy()
-        self.threshold_interval_: Any = None if ends is None else tuple(map(to_probability, ends))
-        region = decision.refer
-        self.refer_region_ = None if region is None else (to_probability(region[0]), to_probability(region[1]))
-        self.referred_share_ = decision.referred_share
-        if decision.label_intervals is not None:
-            self.threshold_interval_ = torch.sigmoid(decision.label_intervals).numpy()
+        evidence = self.decision_.evidence
+        assert evidence.corrected_value is not None
+        self.value_, self.value_interval_ = evidence.corrected_value, evidence.corrected_interval
+        self.requirements_ = dict(evidence.requirements)
+        self.requirements_met_ = all(result.met for result in evidence.requirements.values())
+        self.confidence_, self.certificate_ = evidence.confidence, evidence.certificate
+        self.threshold_ = self.threshold_interval_ = self.thresholds_ = self.offsets_ = self.refer_region_ = None
+        self.referred_share_ = 0.0
+        for name, value in self.decision_.attributes(np.argsort(self._order)).items():
+            setattr(self, name, value)

@@ -11,11 +11,12 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.types import LabelAverage
+from metricfit.decide.calibration import sigmoid
 from metricfit.decide.costs.row_costs import RowCosts, cost_columns, row_costs
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import REFERRED, Decision
 from metricfit.decide.estimators.row_checks import checked_labels, checked_weights
 from metricfit.decide.estimators.scoring import average_of_classes, value_of_classes, value_of_labels
-from metricfit.decide.refer.refer_label import REFERRED, labels_with_referred
+from metricfit.decide.refer.refer_label import labels_with_referred
 from metricfit.decide.shift.class_balance import ClassBalance
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Formula, Metric, get_metric
@@ -31,6 +32,7 @@ class PredictingClassifier(ClassBalance):
     average: LabelAverage
     decision_: Decision
     refer_label_: Any = "refer"
+    refer_region_: tuple[float, float] | None
 
     @property
     def _has_labels(self) -> bool:
@@ -68,7 +70,7 @@ class PredictingClassifier(ClassBalance):
         if self._has_labels:
             return decided.numpy()
         names: NDArray[Any] = self.classes_[self._order]
-        if self.decision_.refer is not None:
+        if self.refer_region_ is not None:
             return labels_with_referred(decided.numpy(), names, self.refer_label_)
         labels: NDArray[Any] = names[decided.numpy()]
         return labels
@@ -88,13 +90,13 @@ class PredictingClassifier(ClassBalance):
             ValueError: If there are more than two classes, or a column of costs is missing.
         """
         check_is_fitted(self, "decision_")
-        if self.decision_.threshold is None:
+        if self.decision_.task != "binary":
             raise InvalidValueError("row_thresholds is for two classes")
         zeros = torch.zeros(X.shape[0] if hasattr(X, "shape") else len(X), dtype=torch.float64)
         costs = self._costs_of(X, len(zeros))
         shifts = zeros if costs is None else costs.margins(zeros)
-        thresholds = torch.sigmoid(self.decision_.threshold - shifts).masked_fill(shifts.isneginf(), torch.inf)
-        return np.asarray(thresholds.numpy())
+        thresholds = sigmoid(-self.decision_.margins(shifts.numpy()))
+        return np.where(shifts.isneginf().numpy(), np.inf, thresholds)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return calibrated probabilities.
@@ -161,11 +163,16 @@ class PredictingClassifier(ClassBalance):
         return self._calibrated_logits(X) + self.shift_
 
     def _margins(self, X: Any) -> torch.Tensor:
+        logits = self._logits_to_decide(X)
+        return torch.as_tensor(self.decision_.margins(logits))
+
+    def _logits_to_decide(self, X: Any) -> torch.Tensor:
+        """Return what the decision is about: logits, or cost margins if rows have costs of their own."""
         check_is_fitted(self, "decision_")
         columns = cost_columns(get_metric(self.metric), X)  # reports a missing column before the model does
         logits = self._logits(X)
         costs = self._costs_of(columns, len(logits))
-        return self.decision_.margins(logits if costs is None else costs.margins(logits))
+        return logits if costs is None else costs.margins(logits)
 
     def _costs_of(self, table: Any, rows: int) -> RowCosts | None:
         """Return the costs of the rows of a table, or of its columns alone, if the metric takes costs from columns."""
@@ -176,17 +183,8 @@ class PredictingClassifier(ClassBalance):
 
     def _decide_rows(self, X: Any) -> torch.Tensor:
         """Return class numbers, -1 for rows that are referred, or for several labels 0 and 1."""
-        return self._decide_margins(self._margins(X))
-
-    def _decide_margins(self, margins: torch.Tensor) -> torch.Tensor:
-        """Return the decisions about rows with these margins."""
-        decision = self.decision_
-        if decision.refer is not None:
-            assert decision.threshold is not None
-            low, high = (end - decision.threshold for end in decision.refer)
-            referred = (margins >= low) & (margins < high)
-            return (margins >= 0).long().masked_fill(referred, REFERRED)
-        return (margins >= 0).long() if decision.offsets is None else margins.argmax(1)
+        logits = self._logits_to_decide(X)  # it reports a model that is not fitted
+        return torch.as_tensor(self.decision_.decide_or_refer(logits))
 
     def _numbers_of(self, labels: NDArray[Any]) -> torch.Tensor:
         """Return class numbers; of two classes, the positive one is 1."""

@@ -222,7 +222,7 @@ def _choose_path(
     steps = torch.arange(BETWEEN, dtype=torch.float64) / BETWEEN
     parts = [first + steps[:, None] * (last - first) for first, last in pairwise(nodes)]
     path = torch.cat([*parts, free[None]])
-    return calibration.temperature * (path + calibration.bias)
+    return calibration.temperature * (path + torch.from_numpy(calibration.bias))
 
 
 def _counts_at(offsets: Tensor, logits: Tensor, y: Tensor) -> Counts:

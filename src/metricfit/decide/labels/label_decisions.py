@@ -10,9 +10,9 @@ from torch import Tensor
 
 from metricfit.core.threads import one_thread
 from metricfit.core.types import LabelAverage
-from metricfit.decide.calibration import LabelCalibration, fit_calibration
+from metricfit.decide.calibration import Calibration, fit_calibration
 from metricfit.decide.class_requirements import class_requirements
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import Evidence, LabelDecision, to_probability
 from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.labels.label_requirements import (
@@ -33,7 +33,7 @@ LOGITS_CHOSEN_ON, FEWEST, MOST = 1_000_000, 10, 50
 POSITIVES_OF_ALL = 10
 
 
-def fit_label_calibration(logits: Tensor, y: Tensor, weight: Tensor | None) -> LabelCalibration:
+def fit_label_calibration(logits: Tensor, y: Tensor, weight: Tensor | None) -> Calibration:
     """Fit one temperature and bias per label on held-out rows, smoothed for rare labels.
 
     A label with N positives has N / (N + 10) of its own calibration and the rest of the one that is fitted to all
@@ -54,14 +54,15 @@ def fit_label_calibration(logits: Tensor, y: Tensor, weight: Tensor | None) -> L
     own = positives / (positives + POSITIVES_OF_ALL)
     each = [fit_calibration(logits[:, [label]], y[:, label], weight) for label in range(y.shape[1])]
     of_all = fit_calibration(logits.reshape(-1, 1), y.reshape(-1), w.repeat_interleave(y.shape[1]))
-    slope = own / torch.tensor([part.temperature for part in each]).double() + (1 - own) / of_all.temperature
-    bias = own * torch.cat([part.bias.double() for part in each]) + (1 - own) * of_all.bias
-    return LabelCalibration(1 / slope, bias)
+    share = own.numpy()
+    slope = share / np.array([part.temperature for part in each]) + (1 - share) / of_all.temperature
+    bias = share * np.concatenate([part.bias for part in each]) + (1 - share) * of_all.bias
+    return Calibration(1 / slope, bias)
 
 
 def probability_of_label(label: int, threshold: float) -> float:
     """Return the threshold of a label as a probability."""
-    return float(torch.sigmoid(torch.tensor(threshold, dtype=torch.float64)))
+    return to_probability(threshold)
 
 
 @one_thread()
@@ -76,7 +77,7 @@ def choose_label_decision(
     confidence: float | None = None,
     out_of_fold: bool = False,
     as_shown: Callable[[int, float], float] = probability_of_label,
-) -> Decision:
+) -> LabelDecision:
     """Choose one threshold per label for a metric on held-out rows.
 
     Thresholds that are tuned on the labels overfit rare labels (Lin and Lin, CIKM 2023). The plug-in rule smooths them:
@@ -161,10 +162,8 @@ def choose_label_decision(
         several.quantile(level, dim=0, interpolation=side) for level, side in ((0.025, "lower"), (0.975, "higher"))
     )  # the ends may be logits of rows, but the threshold lies between two
     intervals = torch.stack([below.minimum(thresholds), above.maximum(thresholds)], dim=1)
-    return Decision(
+    evidence = Evidence(
         value,
-        thresholds=thresholds,
-        label_intervals=intervals,
         value_interval=(low, high),
         corrected_value=corrected,
         corrected_interval=(float(ends[0]), float(ends[1])),
@@ -173,6 +172,7 @@ def choose_label_decision(
         confidence=confidence if not_reachable is None and guarantee is not None else None,
         out_of_fold=guarantee is not None and guarantee.out_of_fold,
     )
+    return LabelDecision(thresholds, intervals, evidence=evidence)
 
 
 def _thresholds_of_counts(logits: Tensor, positives: Tensor) -> Tensor:

@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
-#: The class number of rows that are referred.
-REFERRED = -1
-
 
 def check_refer_label(label: Any, classes: NDArray[Any]) -> None:
     """Refuse a label that is a class, or that is neither text nor a whole number.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.threads import one_thread
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import Referral, ThresholdDecision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.optimism import (
     FEWEST,
@@ -76,7 +76,7 @@ def check_referral(
 def choose_referral(
     held_out: HeldOut,
     metric: Metric,
-    decision: Decision,
+    decision: ThresholdDecision,
     *,
     max_share: float | None,
     subject_to: Sequence[Requirement] = (),
@@ -84,7 +84,7 @@ def choose_referral(
     rule: Rule,
     refit: Refit,
     seed: int,
-) -> Decision:
+) -> ThresholdDecision:
     """Add the best region to refer to a decision.
 
     Args:
@@ -102,7 +102,6 @@ def choose_referral(
     Returns:
         The decision with the region, and with the value, the intervals and the requirements of the decided rows.
     """
-    assert decision.threshold is not None
     y, w = held_out.y, _weights(held_out)
     requirements = list(dict.fromkeys([*of_threshold, *subject_to]))
     search = partial(search_region, metric=metric, requirements=requirements, max_share=max_share, rule=rule)
@@ -130,16 +129,14 @@ def choose_referral(
         corrected = _value(judged, y, w, metric)
         moved = np.array(chosen_anew) + corrected - np.mean(chosen_anew)
         corrected_interval = _interval(np.clip(moved, *metric.bounds), judged, held_out, metric, seed)
-    return replace(
-        decision,
+    referral = Referral(region.low, region.high, region.share) if region.share > 0 else None
+    return replace(decision, referral=referral).with_evidence(
         value=region.value,
         value_interval=interval,
         corrected_value=corrected,
         corrected_interval=corrected_interval,
         requirements=region.requirements,
         not_reachable=None if region.feasible else _what_is_reachable(region, max_share),
-        refer=(region.low, region.high) if region.share > 0 else None,
-        referred_share=region.share,
     )
 
 

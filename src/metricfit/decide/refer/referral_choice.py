@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from metricfit.decide.best import about_raw_logits, check_groups, check_rows, check_two_classes
+from metricfit.decide.best import check_groups, check_rows, check_two_classes
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.decision import Decision
+from metricfit.decide.decision import ThresholdDecision
 from metricfit.decide.decision_choice import choose_decision
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.refer.referral import check_referral, choose_referral
@@ -29,7 +29,7 @@ def best_referral(
     groups: Any = None,
     calibrate: bool = True,
     seed: int = 0,
-) -> Decision:
+) -> ThresholdDecision:
     """Choose which rows a model decides and which are referred to a person, for a metric of two classes.
 
     The threshold is the best one for the metric. The rows whose logits are in a region around it are referred; the
@@ -50,9 +50,9 @@ def best_referral(
         seed: The seed of the bootstrap.
 
     Returns:
-        The decision about logits as they were given. ``refer`` is the region, ``referred_share`` its share of these
-        rows; value, intervals and requirements are those of the other rows. If no region meets the requirements, it is
-        the one with the smallest violation, and ``not_reachable`` says so.
+        The decision about logits as they were given. ``referral`` is the region, with its share of these rows; value,
+        intervals and requirements are those of the other rows. If no region meets the requirements, it is the one with
+        the smallest violation, and ``evidence.not_reachable`` says so.
 
     Raises:
         InvalidValueError: Neither ``max_share`` nor ``subject_to`` is given, there are more than two classes or rows of
@@ -64,9 +64,9 @@ def best_referral(
         >>> z = torch.linspace(-3, 3, 300)
         >>> y = (torch.rand(300, generator=torch.Generator().manual_seed(0)) < torch.sigmoid(2 * z)).long()
         >>> decision = best_referral(z, y, "accuracy", max_share=0.2)
-        >>> decision.referred_share <= 0.2, round(decision.value, 2)
+        >>> decision.referral.share <= 0.2, round(decision.evidence.value, 2)
         (True, 0.94)
-        >>> round(best_referral(z, y, "f1", subject_to="precision >= 0.95").referred_share, 2)
+        >>> round(best_referral(z, y, "f1", subject_to="precision >= 0.95").referral.share, 2)
         0.13
     """
     chosen, requirements = get_metric(metric), as_requirements(subject_to)
@@ -76,14 +76,16 @@ def best_referral(
     calibration = fit_calibration(z, y, w) if check_rule(rule) == "plugin" and calibrate else None
     calibrated = z if calibration is None else calibration(z)
     held_out = collect_held_out(calibrated, y, w, check_groups(groups, len(y)))
+    all_rows = choose_decision(held_out, chosen, subject_to=[], average="macro", seed=seed, rule=rule)
+    assert isinstance(all_rows, ThresholdDecision)
     decision = choose_referral(
         held_out,
         chosen,
-        choose_decision(held_out, chosen, subject_to=[], average="macro", seed=seed, rule=rule),
+        all_rows,
         max_share=max_share,
         subject_to=requirements,
         rule=rule,
         refit=default_refit(held_out, rule),
         seed=seed,
     )
-    return decision if calibration is None else about_raw_logits(decision, calibration)
+    return decision if calibration is None else decision.before(calibration)

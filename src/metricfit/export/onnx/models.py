@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from metricfit.core.arrays import to_numpy
 from metricfit.decide.calibration import Calibration
+from metricfit.decide.decision import CostDecision, OffsetDecision, ThresholdDecision
 from metricfit.decide.estimators.deciding import DecidingClassifier
 from metricfit.errors import ExportError
 from metricfit.export.onnx.columns import ARRAY_INPUT, Input
@@ -60,7 +61,7 @@ def add_ensemble(graph: Graph, ensemble: Ensemble, encoded: str) -> str:
 def calibrate(graph: Graph, calibration: Calibration, logits: str) -> str:
     """Add a calibration."""
     scaled = graph.node("Div", logits, graph.constant(np.float64(calibration.temperature)))
-    return graph.node("Add", scaled, graph.constant(to_numpy(calibration.bias, np.float64)))
+    return graph.node("Add", scaled, graph.constant(calibration.bias))
 
 
 def _add_family(graph: Graph, model: FittedModel, x: str) -> str:
@@ -220,14 +221,14 @@ def check_decision(model: DecidingClassifier) -> None:
         ExportError: The decision needs more than the logits, or decides several labels.
     """
     check_metric(model)
-    if model.decision_.thresholds is not None:
+    if model.decision_.task == "multilabel":
         raise ExportError("a model of several labels is not written as ONNX; train one model per label")
 
 
 def label_names(model: DecidingClassifier) -> LabelNames:
     """Return the labels in the order of class numbers."""
     names = np.asarray(model.classes_)[model._order]
-    if model.decision_.refer is not None:
+    if model.refer_region_ is not None:
         return LabelNames(np.array([*map(str, names), str(model.refer_label_)], dtype=object), "string")
     for kinds, dtype, name in (("b", np.bool_, "bool"), ("iu", np.int64, "int64"), ("f", np.float64, "double")):
         if names.dtype.kind in kinds:
@@ -253,27 +254,27 @@ def add_decision(graph: Graph, model: DecidingClassifier, logits: str, outputs: 
 def _two_classes(graph: Graph, model: DecidingClassifier, logits: str) -> str:
     """Return class numbers, and 2 for referred rows."""
     decision = model.decision_
-    assert decision.threshold is not None
+    assert isinstance(decision, ThresholdDecision)
     margins = graph.node("Squeeze", logits, graph.constant(np.array([1], dtype=np.int64)))
     margins = graph.node("Sub", margins, graph.constant(np.float64(decision.threshold)))
     zero = graph.constant(np.float64(0))
     number = graph.cast(graph.node("GreaterOrEqual", margins, zero), "int64")
-    if decision.refer is None:
+    if decision.referral is None:
         return number
-    low, high = (graph.constant(np.float64(end - decision.threshold)) for end in decision.refer)
+    low, high = (
+        graph.constant(np.float64(end - decision.threshold)) for end in (decision.referral.low, decision.referral.high)
+    )
     above, below = graph.node("GreaterOrEqual", margins, low), graph.node("Less", margins, high)
     return graph.node("Where", graph.node("And", above, below), graph.constant(np.int64(2)), number)
 
 
 def _several(graph: Graph, model: DecidingClassifier, logits: str, probabilities: str) -> str:
     decision = model.decision_
-    assert decision.offsets is not None
+    assert isinstance(decision, (OffsetDecision, CostDecision))
     scores = logits
-    if decision.costs is not None:
-        scores = graph.node(
-            "Neg", graph.node("MatMul", probabilities, graph.constant(to_numpy(decision.costs, np.float64)))
-        )
-    margins = graph.node("Add", scores, graph.constant(to_numpy(decision.offsets, np.float64)))
+    if isinstance(decision, CostDecision):
+        scores = graph.node("Neg", graph.node("MatMul", probabilities, graph.constant(decision.costs)))
+    margins = graph.node("Add", scores, graph.constant(decision.offsets))
     return graph.node("ArgMax", margins, axis=1, keepdims=0)
 
 

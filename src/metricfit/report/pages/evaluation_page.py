@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from metricfit import report
+from metricfit.decide.decision import REFERRED
 from metricfit.decide.estimators.model_requirements import model_requirements
-from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.facts import data_fact, made_by, requirements_fact

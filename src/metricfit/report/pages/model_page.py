@@ -74,7 +74,7 @@ def write_model_page(
     facts |= _referral_fact(model)
     insights = [] if rows is None else insight_sections(model, *rows)
     held_out = [*_referral_section(model), _held_out_section(model, group), *held_out_groups(model, group)]
-    periods, value = values_by_period(model, times), model.decision_.value
+    periods, value = values_by_period(model, times), model.decision_.evidence.value
     fall = describe_fall(periods, value, get_metric(model.metric))
     over_time = [period_values(periods, metric_label(model), fall)] if periods else []
     sections = [*over_time, *held_out, *insights, _models_section(model)]
@@ -158,7 +158,7 @@ def _models_section(model: MetricClassifier) -> report.Section:
 
 def _value_fact(model: MetricClassifier) -> dict[str, str]:
     """Say how the value was estimated."""
-    before, after = (formatting.value(value) for value in (model.decision_.value, model.value_))
+    before, after = (formatting.value(value) for value in (model.decision_.evidence.value, model.value_))
     if model.requirements_:
         return {f"Estimate of {metric_label(model)}": f"{after} on held-out rows, on which the decision was chosen"}
     return {

@@ -56,7 +56,7 @@ def screen_of_fit(model: MetricClassifier, target: str | None) -> FirstScreen:
     return _screen(
         model,
         counts,
-        model.decision_.value,
+        model.decision_.evidence.value,
         _referred(model),
         target,
         without_model,
@@ -204,7 +204,7 @@ def _requirements_of_fit(model: MetricClassifier) -> list[RequirementState]:
     for text, result in model.requirements_.items():
         words = describe_requirement(model, result)
         if model.confidence_ is not None:
-            state: State = "certified" if model.decision_.out_of_fold else "guaranteed"
+            state: State = "certified" if model.decision_.evidence.out_of_fold else "guaranteed"
         else:
             state, words = "met" if result.met else "unmet", f"{words}, not guaranteed on new rows"
         states.append(RequirementState(text, state, words))

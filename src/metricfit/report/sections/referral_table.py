@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from metricfit.core.counts import Counts
-from metricfit.decide.refer.refer_label import REFERRED
+from metricfit.decide.decision import REFERRED
 from metricfit.metrics import Metric
 from metricfit.metrics.sweep import one_class
 from metricfit.report.page import Section

@@ -22,7 +22,6 @@ from metricfit.core.types import ScalarAverage
 from metricfit.decide.costs.row_costs import RowCosts, cost_columns, mean_cost, row_costs
 from metricfit.decide.decision_choice import choose_without_intervals
 from metricfit.decide.guarantees.certified import Guarantee
-from metricfit.decide.threshold_choice import to_probability
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.average import averaged
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
@@ -211,14 +210,12 @@ class Judge:
         logits, seconds = mixture(raw), sum(each.seconds for each in trained)
         costs = self._costs
         decided = decision.decide(logits if costs is None else costs.margins(logits))
-        results = {method.name: self._judge(decided, seconds, decision.not_reachable)}
+        results = {method.name: self._judge(decided, seconds, decision.evidence.not_reachable)}
         if method.untuned is not None:
             untuned = (raw[0][:, 0] >= 0).long() if self.classes == 2 else raw[0].argmax(1)
             results[method.untuned] = self._judge(untuned, seconds)
-        threshold = decision.threshold if costs is None else None  # with costs, each row has its own
-        return results, TestDecisions(
-            _probabilities(logits), decided.numpy(), None if threshold is None else to_probability(threshold)
-        )
+        threshold = decision.attributes(np.arange(self.classes)).get("threshold_")
+        return results, TestDecisions(_probabilities(logits), decided.numpy(), threshold)
 
     def baselines(self) -> dict[str, FoldResult]:
         """Judge the decisions that need no model."""

@@ -21,10 +21,10 @@ from metricfit.core.types import ScalarAverage
 from metricfit.data.columns import did_you_mean
 from metricfit.data.parquet_table import ParquetRows, ParquetTable
 from metricfit.decide.costs.row_costs import RowCosts
+from metricfit.decide.decision import REFERRED
 from metricfit.decide.estimators.row_checks import checked_labels, checked_weights
 from metricfit.decide.estimators.scoring import average_of_classes
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.tabular.large_rows import stratified_sample
@@ -54,7 +54,7 @@ def held_out_decisions(model: Any) -> Tensor:
         model: The fitted model of two or several classes; of two, 1 is the positive class.
     """
     costs, logits = held_out_costs(model), held_out_rows(model).logits
-    decided: Tensor = model._decide_margins(model.decision_.margins(logits if costs is None else costs.margins(logits)))
+    decided: Tensor = model.decision_.decide_or_refer(logits if costs is None else costs.margins(logits))
     return decided
 
 
@@ -161,8 +161,8 @@ class JudgedRows:
         logits, costs = self.logits(table), self.costs
         if costs is not None and table is not None:  # a model that does not know a column does not know its costs
             costs = self.model._costs_of(table, len(self))
-        margins = self.model.decision_.margins(logits if costs is None else costs.margins(logits))
-        return np.asarray(self.model._decide_margins(margins).numpy())
+        to_decide = logits if costs is None else costs.margins(logits)
+        return np.asarray(self.model.decision_.decide_or_refer(to_decide.numpy()))
 
 
 def judged_rows(

@@ -18,7 +18,7 @@ from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.costs.row_costs import RowCosts
-from metricfit.decide.refer.refer_label import REFERRED
+from metricfit.decide.decision import REFERRED
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric
 from metricfit.stats.multinomial import resampled_counts

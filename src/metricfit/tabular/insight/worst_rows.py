@@ -78,8 +78,7 @@ def find_worst_rows(rows: JudgedRows, n: int = 20) -> WorstRows:
     by_class = torch.cat([torch.zeros_like(logits), logits], dim=1) if rows.classes == 2 else logits
     log_probability = torch.log_softmax(by_class.double(), dim=1)
     of_truth = log_probability.gather(1, y[:, None]).squeeze(1)  # logarithms, because most wrong rows have tiny ones
-    margins = model.decision_.margins(logits if rows.costs is None else rows.costs.margins(logits))
-    decided = model._decide_margins(margins)
+    decided = model.decision_.decide_or_refer(logits if rows.costs is None else rows.costs.margins(logits))
     paid = None if rows.costs is None else rows.costs.of_decisions(decided, y).numpy()
     keys = [of_truth.numpy()] if paid is None else [of_truth.numpy(), -paid]
     order = np.lexsort(keys)[:n]
