@@ -26,10 +26,11 @@ def declared_order(labels: Any) -> list[Any] | None:
         >>> declared_order(["high", "low"]) is None
         True
     """
-    for categorical in (labels, getattr(labels, "cat", None)):
+    candidates: tuple[Any, Any] = (labels, getattr(labels, "cat", None))
+    for categorical in candidates:
         if getattr(categorical, "ordered", False) is True:
             return list(categorical.categories)
-    dtype = getattr(labels, "dtype", None)
+    dtype: Any = getattr(labels, "dtype", None)
     if type(dtype).__name__ == "Enum" and hasattr(dtype, "categories"):
         return list(dtype.categories)
     dictionary = getattr(labels, "combine_chunks", lambda: labels)()

@@ -47,7 +47,7 @@ def verdict_of_fit(model: MetricClassifier) -> str:
         )
     elif model.requirements_:
         met = "; ".join(f"{text} ({formatting.value(result.value)})" for text, result in model.requirements_.items())
-        if model.certificate_ is not None:
+        if model.certificate_ is not None and model.confidence_ is not None:
             certificate = model.certificate_[0].upper() + model.certificate_[1:]
             sentences.append(f"{certificate} at {format_percent(model.confidence_)} confidence: {met} here.")
             if model.decision_.evidence.out_of_fold:

@@ -72,6 +72,7 @@ def group_values(
         part = np.flatnonzero(number.reshape(-1) == place)
         part_costs = None if costs is None else costs.take(torch.from_numpy(part))
         part_weight = None if weight is None else weight[part]
+        value: float | None
         value, interval = value_of_rows(decided[part], y[part], classes, metric, average, part_weight, part_costs)
         if interval is None and classes == 2 and costs is None and _is_undefined(metric, decided[part], y[part]):
             value = None
