@@ -8,7 +8,7 @@ from typing import Any
 from page import fill
 
 from metricfit.cli.app import COMMANDS
-from metricfit.cli.json_schemas import FIELDS, schema_of
+from metricfit.cli.schemas import FIELDS, schema_of
 from metricfit_papers.reproduce_schema import reproduce_schema
 
 PAGE, MARK = "json-output.md", "schemas"

@@ -2,7 +2,7 @@
 
 import jsonschema
 
-from metricfit.cli.json_schemas import schema_of
+from metricfit.cli.schemas import schema_of
 
 
 def validate(command, printed):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from metricfit.cli.command_rows import check_binary_options, choose_positive_label, describe_classes, read_rows
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.terminal import UserError
 

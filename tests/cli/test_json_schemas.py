@@ -13,7 +13,7 @@ from json_validation import validate
 from typer.testing import CliRunner
 
 from metricfit.cli.app import COMMANDS, app
-from metricfit.cli.json_schemas import FIELDS, SCHEMA_VERSION, schema_of
+from metricfit.cli.schemas import FIELDS, SCHEMA_VERSION, schema_of
 
 
 def test_every_command_of_this_package_has_a_schema():
@@ -46,6 +46,7 @@ PREDICTED = {
     "rows": 3,
     "file": "p.csv",
     "predicted": {"no": 2, "yes": 1},
+    "new_categories": {},
     "threshold": 0.5,
     "referred": None,
 }

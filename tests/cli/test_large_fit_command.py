@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from metricfit.cli.app import app
 from metricfit.cli.command_rows import read_compared_rows, sample_of_groups
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.data import reading
 from metricfit.tabular import large_families, large_rows
 

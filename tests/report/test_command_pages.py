@@ -13,9 +13,9 @@ from sklearn.metrics import confusion_matrix, f1_score
 
 from metricfit import Counts, MetricClassifier, get_metric
 from metricfit.cli.terminal import command_line
-from metricfit.report import formatting, pages
+from metricfit.report import evaluation_page, formatting, model_page
 from metricfit.report.model_decisions import decision_counts
-from metricfit.report.sections.models import DESCRIPTIONS
+from metricfit.report.tables import DESCRIPTIONS
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.verdict import interval_of_mean
@@ -61,7 +61,9 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
     model = model_for(rows, subject_to=["recall >= 0.5"])
     for threshold in (None, 0.9):
         at = model.threshold_ if threshold is None else threshold
-        path = pages.write_evaluation_page(model, *rows, tmp_path / "page.html", threshold=threshold, data="new.csv")
+        path = evaluation_page.write_evaluation_page(
+            model, *rows, tmp_path / "page.html", threshold=threshold, data="new.csv"
+        )
         scores = model.predict_proba(rows[0])[:, 0]  # classes_ are sorted: fraud first
         value = f1_score(rows[1] == "fraud", scores >= at)
         text = shown(path)
@@ -79,7 +81,7 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
 
 def test_where_lower_is_better_the_page_shows_the_value_itself(rows, tmp_path):
     model = model_for(rows, "cost(fp=1, fn=5)")
-    path = pages.write_evaluation_page(model, *rows, tmp_path / "page.html", data="new.csv")
+    path = evaluation_page.write_evaluation_page(model, *rows, tmp_path / "page.html", data="new.csv")
     value = float(get_metric("cost(fp=1, fn=5)")(decision_counts(model, *rows, None)))
     assert value > 0
     assert f"cost(fp=1, fn=5) is {value:.3f}" in shown(path)
@@ -105,7 +107,7 @@ def test_the_value_is_an_estimate_for_new_rows_and_the_page_says_so(rows, tmp_pa
 def test_values_under_requirements_are_not_called_corrected(for_f1, tmp_path):
     model = copy.deepcopy(for_f1).rethreshold(subject_to="recall >= 0.5")
     text = shown(model.report(tmp_path / "page.html"))
-    assert "The value is that on held-out rows, on which the decision was chosen" in text
+    assert "The decision was chosen on the held-out rows where the value was measured" in text
     assert f"Estimate of f1 {model.value_:.3f} on held-out rows, on which" in text
     assert f"{model.value_:.3f} corrected" not in text
 
@@ -148,7 +150,9 @@ def test_few_rows_are_not_called_a_reason_to_trust(rows, for_f1, tmp_path):
     X, y = rows
     model = for_f1
     few = np.r_[np.flatnonzero(y == "fraud")[:8], np.flatnonzero(y == "none")[:30]]
-    text = shown(pages.write_evaluation_page(model, X.iloc[few], y.iloc[few], tmp_path / "page.html", data="new.csv"))
+    text = shown(
+        evaluation_page.write_evaluation_page(model, X.iloc[few], y.iloc[few], tmp_path / "page.html", data="new.csv")
+    )
     assert "no reason to doubt" not in text
     assert re.search(
         r"here \(95 % interval [\d.]+ to [\d.]+\), [\d.]+ at training time .*: as expected, as far as 8 rows", text
@@ -170,13 +174,13 @@ def test_a_report_from_python_judges_the_model_on_the_rows_that_are_given(rows, 
 def test_rows_of_one_class_have_no_interval(rows, for_f1, tmp_path):
     X, y = rows
     none = (y == "none").to_numpy()
-    path = pages.write_evaluation_page(for_f1, X[none], y[none], tmp_path / "page.html", data="new.csv")
+    path = evaluation_page.write_evaluation_page(for_f1, X[none], y[none], tmp_path / "page.html", data="new.csv")
     assert "F1 is 0.000 at threshold" in shown(path)
 
 
 def test_evaluation_of_several_classes(several, tmp_path):
     X, y, model = several
-    path = pages.write_evaluation_page(model, X, y, tmp_path / "page.html", data="new.csv")
+    path = evaluation_page.write_evaluation_page(model, X, y, tmp_path / "page.html", data="new.csv")
     truth, called = y.to_numpy(), model.predict(X)
     value = f1_score(truth, called, average="macro")
     told = re.search(rf"macro F1 is {value:.3f} \(95 % interval ([\d.]+) to ([\d.]+)\), on 160 rows\.", shown(path))
@@ -205,7 +209,7 @@ def test_the_page_of_a_fit_with_several_classes_shows_out_of_fold_decisions(seve
 def test_the_page_of_a_fit_tells_its_intervals(rows, for_f1, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/somewhere/metricfit", "fit", "a b.csv", "--subject-to", "recall >= 0.5"])
     model = for_f1
-    text = shown(pages.write_model_page(model, tmp_path / "page.html", command=command_line()))
+    text = shown(model_page.write_model_page(model, tmp_path / "page.html", command=command_line()))
     low, high = model.value_interval_
     assert f"F1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
     low, high = model.threshold_interval_

@@ -12,11 +12,11 @@ from sklearn.metrics import confusion_matrix, f1_score
 
 from metricfit import Counts, MetricClassifier, report
 from metricfit.report import formatting
+from metricfit.report.comparison_page import screen_of_comparison
 from metricfit.report.evaluation_result import evaluation_result
 from metricfit.report.findings import verdict_of_fit
 from metricfit.report.first_screen import RequirementState, state_decisions
-from metricfit.report.pages.comparison_screen import screen_of_comparison
-from metricfit.report.pages.model_screen import screen_of_fit
+from metricfit.report.model_screen import screen_of_fit
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.judging import MethodDecisions
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
@@ -78,7 +78,7 @@ def test_a_requirement_with_confidence_is_not_called_guaranteed_out_of_fold(rows
     assert words in text
     assert "guaranteed" not in text.partition("metricfit report")[2].lower()
     exact = copy.copy(certified)
-    exact.decision_ = replace(certified.decision_, out_of_fold=False)
+    exact.decision_ = replace(certified.decision_, evidence=replace(certified.decision_.evidence, out_of_fold=False))
     exact._show_decision()
     (state,) = screen_of_fit(exact, "y").requirements
     assert (state.state, state.explanation[:30]) == ("guaranteed", "guaranteed at 80 % confidence ")

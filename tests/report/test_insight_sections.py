@@ -6,8 +6,7 @@ import pytest
 from page_parts import parts
 
 from metricfit import MetricClassifier, report
-from metricfit.report.sections.column_importance import column_importance
-from metricfit.report.sections.worst_decisions import worst_decisions
+from metricfit.report.tables import column_importance, worst_decisions
 from metricfit.tabular import Importance, WorstRows
 
 EVIL = "<script>alert('x')</script>"

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from metricfit import MetricClassifier, report
 from metricfit.cli.terminal import print_message, print_result
-from metricfit.report.pages import write_model_page
+from metricfit.report.model_page import write_model_page
 
 EVIL = "<script>alert(1)</script>"
 QUOTES = """say "yes" & 'no' </script><!-- <script> ]]> {{ 7 * 7 }} ${x} $\\frac{1}{"""

@@ -11,8 +11,8 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef, precision_recall_fscore_support
 
 from metricfit import get_metric, metric, report
-from metricfit.report.charts.scores import reliability
-from metricfit.report.sections.referral_table import referral_table
+from metricfit.report.score_charts import reliability
+from metricfit.report.tables import referral_table
 from metricfit.tabular.ensemble import ModelRow
 
 

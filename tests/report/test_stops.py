@@ -9,7 +9,7 @@ import torch
 from page_parts import carried, decoded, stop_for
 
 from metricfit import Counts, curves, get_metric, metrics, report
-from metricfit.report import threshold_stops as module
+from metricfit.report import stops as module
 
 
 def sample(n, *, seed=0, ties=None, weighted=False):

@@ -7,9 +7,7 @@ from scipy.special import expit, logit
 from sklearn.metrics import confusion_matrix, mean_absolute_error, precision_score
 
 from metricfit import get_metric, metrics, report
-from metricfit.report.group_stops import compute_groups
-from metricfit.report.threshold_axis import LINEAR, ThresholdAxis, choose_axis
-from metricfit.report.threshold_stops import compute_stops
+from metricfit.report.stops import LINEAR, ThresholdAxis, choose_axis, compute_groups, compute_stops
 
 
 def test_logits_are_scipys_and_the_ends_hold_what_is_beyond():

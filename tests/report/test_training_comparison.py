@@ -7,9 +7,8 @@ import pytest
 from scipy.stats import binom
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from metricfit.report import ranking_values as ranking_module
-from metricfit.report.ranking_values import average_precision_interval, ranking_values
-from metricfit.report.training_comparison import compare_with_training
+from metricfit.report import evaluation_result as ranking_module
+from metricfit.report.evaluation_result import average_precision_interval, compare_with_training, ranking_values
 from metricfit.stats import delong_interval
 
 MODEL = SimpleNamespace(

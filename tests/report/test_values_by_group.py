@@ -7,7 +7,7 @@ from page_parts import parts
 from sklearn.metrics import f1_score
 
 from metricfit import MetricClassifier, metrics, report
-from metricfit.report.sections.values_by_group import group_values
+from metricfit.report.tables import group_values
 
 
 def text_of(path):

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 import metricfit_papers as tables
-from metricfit.cli import options
+from metricfit.cli import commands as options
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import UserError, print_message, print_result, report_errors
 from metricfit.runs.executor import BACKENDS

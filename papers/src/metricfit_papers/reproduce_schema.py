@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from metricfit.cli.json_schemas import output_schema
-from metricfit.cli.schema_parts import Schema, an_object, by_name, list_of, number, of_type, or_null, text, whole_number
+from metricfit.cli.schemas import (
+    Schema,
+    an_object,
+    by_name,
+    list_of,
+    number,
+    of_type,
+    or_null,
+    output_schema,
+    text,
+    whole_number,
+)
 
 _VALUES = by_name("One value per trial, by the name of the column.", list_of("", or_null(number(""))))
 _ROWS = by_name(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.cli.terminal import UserError, print_message, relay_messages
 from metricfit.data.columns import (
     check_classes,

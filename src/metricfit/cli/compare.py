@@ -21,11 +21,11 @@ from metricfit.cli.command_rows import (
     read_compared_rows,
     title_data,
 )
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.cli.output_paths import claimed_folder, run_folder
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import NOT_MET, UserError, command_line, print_message, print_result
-from metricfit.report.pages import write_comparison_page
+from metricfit.report.comparison_page import write_comparison_page
 from metricfit.tabular import large_rows
 from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods

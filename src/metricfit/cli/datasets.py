@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.cli.terminal import print_result
 from metricfit.data.datasets import CATALOGUE, names
 

@@ -18,7 +18,7 @@ from metricfit.cli.command_rows import (
     name_data,
     read_data,
 )
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.cli.terminal import UserError, print_result
 from metricfit.data.files import STANDARD_INPUT
 from metricfit.tabular.doctor.examination import Examination, examine_table

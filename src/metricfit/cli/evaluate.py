@@ -9,14 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from metricfit.cli.command_rows import title_data
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import check_threshold, load_model, scored_rows
 from metricfit.cli.terminal import UserError, command_line, print_message, print_result, status
 from metricfit.data.columns import quote_label
 from metricfit.report import formatting
+from metricfit.report.evaluation_page import write_evaluation_page
 from metricfit.report.evaluation_result import evaluation_result
-from metricfit.report.pages import write_evaluation_page
 from metricfit.tabular import MetricClassifier
 
 MAX_COLUMNS = 12  # classes side by side on a terminal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metricfit.cli.command_rows import name_data, read_data, title_data
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import load_any_model, model_columns
 from metricfit.cli.terminal import UserError, print_result, status

@@ -28,7 +28,7 @@ from metricfit.cli.command_rows import (
     read_fitted_rows,
     title_data,
 )
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.cli.output_paths import claimed_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import INTERRUPTED, NOT_MET, UserError, command_line, print_message, print_result
@@ -42,7 +42,7 @@ from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.report import formatting
 from metricfit.report.findings import better_without_model
 from metricfit.report.model_decisions import metric_label
-from metricfit.report.pages import write_model_page
+from metricfit.report.model_page import write_model_page
 from metricfit.runs.executor import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.card_decisions import basis_of_estimate, describe_requirement

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from metricfit._files import claim
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import check_threshold, load_model, scored_batches
 from metricfit.cli.terminal import UserError, print_result

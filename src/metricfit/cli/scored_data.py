@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from metricfit.cli.options import Given
+from metricfit.cli.commands import Given
 from metricfit.cli.terminal import UserError, err, print_message, relay_messages
 from metricfit.data.columns import did_you_mean, split_target
 from metricfit.data.reading import Batch, ColumnTypes, read_batches

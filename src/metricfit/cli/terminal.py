@@ -27,7 +27,7 @@ from rich.table import Column, Table
 
 from metricfit._extras import explain_missing
 from metricfit._files import to_json_value
-from metricfit.cli.json_schemas import SCHEMA_VERSION
+from metricfit.cli.schemas import SCHEMA_VERSION
 from metricfit.errors import MetricfitError, is_user_error, printable, shorten
 
 #: Width of tables where standard output is not a terminal.

@@ -3,13 +3,11 @@
 from metricfit._extras import explain_missing
 
 with explain_missing("metricfit.report", ("numpy", "jinja2", "markupsafe", "matplotlib"), "metricfit[report]"):
+    from metricfit.report.explorer import ScoredMethod, scores
     from metricfit.report.first_screen import FirstScreen
+    from metricfit.report.learning_curves import learning_curves
     from metricfit.report.page import Report, Section, render, write
-    from metricfit.report.sections.comparison import comparison
-    from metricfit.report.sections.learning_curves import learning_curves
-    from metricfit.report.sections.models import models
-    from metricfit.report.sections.multiclass import multiclass
-    from metricfit.report.sections.score_explorer import ScoredMethod, scores
+    from metricfit.report.tables import comparison, models, multiclass
     from metricfit.tabular.compare.verdict import ComparisonRow
 
 __all__ = [

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from scipy.stats import norm
 
 from metricfit.core.counts import Counts
-from metricfit.metrics import get_metric
+from metricfit.metrics import curves, get_metric
 from metricfit.metrics.presence import is_undefined
-from metricfit.report.findings import better_without_model, judged_requirements, requirements_on
+from metricfit.report.findings import better_without_model, compare_with_training, judged_requirements, requirements_on
 from metricfit.report.model_decisions import (
     class_labels,
     class_numbers,
@@ -22,11 +27,100 @@ from metricfit.report.model_decisions import (
     positive_labels,
     positive_scores,
 )
-from metricfit.report.ranking_values import ranked_rows, ranking_values
-from metricfit.report.training_comparison import compare_with_training
+from metricfit.stats.delong import delong_interval
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.value_intervals import class_intervals
+
+Pair = tuple[float, float]
+#: More rows are sampled: sorting them takes gigabytes, and changes nothing that the interval would show.
+MOST_ROWS = 2_000_000
+Z = float(norm.isf(0.025))
+
+
+class Measured(NamedTuple):
+    """A value with its 95 % interval; None where the rows do not say.
+
+    Attributes:
+        value: The value.
+        interval: Its interval.
+    """
+
+    value: float | None
+    interval: Pair | None
+
+
+def ranked_rows(rows: int) -> int:
+    """Return how many of this many rows are ranked: all of them, or the size of the sample."""
+    return min(rows, MOST_ROWS)
+
+
+def ranking_values(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, Measured]:
+    """Measure how well scores rank positives above negatives.
+
+    Args:
+        scores: One score per row.
+        labels: 1 for positives, 0 for negatives.
+
+    Returns:
+        "auroc" and "average_precision" with their intervals; without values if one class has no row.
+
+    Example:
+        >>> found = ranking_values(np.array([0.9, 0.8, 0.4, 0.6, 0.3, 0.1]), np.array([1, 1, 1, 0, 0, 0]))
+        >>> round(found["auroc"].value, 3), round(found["average_precision"].value, 3)
+        (0.889, 0.917)
+    """
+    if len(scores) > MOST_ROWS:
+        chosen = np.random.default_rng(0).choice(len(scores), MOST_ROWS, replace=False)
+        scores, labels = scores[chosen], labels[chosen]
+    positives = int(labels.sum())
+    rarer = min(positives, len(labels) - positives)
+    if rarer == 0:
+        return dict.fromkeys(("auroc", "average_precision"), Measured(None, None))
+    auroc = float(curves.auroc(scores, labels))
+    precision = float(curves.average_precision(scores, labels))
+    return {
+        "auroc": Measured(auroc, _auroc_interval(scores, labels, auroc, rarer)),
+        "average_precision": Measured(precision, average_precision_interval(precision, positives)),
+    }
+
+
+def average_precision_interval(value: float, positives: int) -> Pair:
+    """Compute the 95 % interval of an average precision.
+
+    Args:
+        value: The average precision.
+        positives: Number of positives.
+
+    Returns:
+        The interval.
+
+    Example:
+        >>> low, high = average_precision_interval(0.8, 100)
+        >>> round(low, 3), round(high, 3)
+        (0.71, 0.867)
+    """
+    if value <= 0 or value >= 1:
+        return _extreme(value, positives)
+    centre, half = logit(value), Z / math.sqrt(positives * value * (1 - value))
+    return float(expit(centre - half)), float(expit(centre + half))
+
+
+def _auroc_interval(scores: NDArray[np.float64], labels: NDArray[np.int64], value: float, rarer: int) -> Pair | None:
+    if rarer < 2:
+        return None
+    if value <= 0 or value >= 1:
+        return _extreme(value, rarer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of no variance, which happens at 0 and 1 only
+        low, high = delong_interval(scores, labels).interval
+    return float(low), float(high)
+
+
+def _extreme(value: float, trials: int) -> Pair:
+    width = Z * Z / (trials + Z * Z)
+    return (1 - width, 1.0) if value >= 1 else (0.0, width)
+
 
 #: Metrics of each class, beside the model's.
 OF_A_CLASS = ("precision", "recall", "f1")

@@ -19,7 +19,7 @@ from metricfit._files import new_file
 from metricfit._version import __version__
 from metricfit.errors import printable
 from metricfit.report import formatting
-from metricfit.report.charts.drawing import Chart
+from metricfit.report.charts import Chart
 from metricfit.report.first_screen import FirstScreen
 
 PathLike = str | os.PathLike[str]

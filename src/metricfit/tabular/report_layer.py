@@ -15,13 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from metricfit.errors import InvalidValueError
 
 
-def report_pages() -> Any:
-    """Load and return ``metricfit.report.pages``.
+def report_module(name: str) -> Any:
+    """Load and return a module of ``metricfit.report``.
 
     Raises:
         ModuleNotFoundError: If the extra ``report`` is not installed; the message says how to install it.
     """
-    return import_module("metricfit.report.pages")
+    return import_module(f"metricfit.report.{name}")
 
 
 class ModelReport:
@@ -74,10 +74,12 @@ class ModelReport:
             raise InvalidValueError("out_of_fold=True needs X and y, those that were passed to fit")
         if threshold is not None and (X is None or out_of_fold or getattr(self, "threshold_", None) is None):
             raise InvalidValueError("threshold= is for models of two classes, together with X and y")
-        pages = report_pages()
-        page: Path = (
-            pages.write_model_page(self, path, data=data, target=target, rows=(X, y) if out_of_fold else None)
-            if X is None or out_of_fold
-            else pages.write_evaluation_page(self, X, y, path, threshold=threshold, data=data, groups=groups)
-        )
+        page: Path
+        if X is None or out_of_fold:
+            rows = (X, y) if out_of_fold else None
+            write = report_module("model_page").write_model_page
+            page = write(self, path, data=data, target=target, rows=rows)
+        else:
+            write = report_module("evaluation_page").write_evaluation_page
+            page = write(self, X, y, path, threshold=threshold, data=data, groups=groups)
         return page

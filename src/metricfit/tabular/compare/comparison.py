@@ -45,7 +45,7 @@ from metricfit.tabular.compare.trainings import (
 )
 from metricfit.tabular.compare.verdict import ComparisonRow, advise, standings
 from metricfit.tabular.parameters import threads_of
-from metricfit.tabular.report_layer import report_pages
+from metricfit.tabular.report_layer import report_module
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Comparison:
         Raises:
             ModuleNotFoundError: If the extra ``report`` is not installed.
         """
-        page: Path = report_pages().write_comparison_page(self, path)
+        page: Path = report_module("comparison_page").write_comparison_page(self, path)
         return page
 
 

@@ -1,8 +1,4 @@
-"""The stops of the explorer: the thresholds that it can show, with the counts and all metrics at each of them.
-
-Everything is computed here, with the library's formulas; the page only looks it up. A threshold t decides as the
-smallest stop that is at least t, so with a stop at every distinct score the page is exact everywhere.
-"""
+"""The stops of the explorer: the thresholds that it can show, their axis, and the counts and metrics at each one."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import base64
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +19,98 @@ from metricfit.metrics.metric import MetricFactory
 from metricfit.metrics.registry import find
 from metricfit.metrics.sweep import one_class, sweep
 from metricfit.report import formatting
-from metricfit.report.threshold_axis import LINEAR, ThresholdAxis
 
 Floats = npt.NDArray[np.float64]
+#: If a class has a smaller share than this, or a chosen threshold is so close to 0 or 1, the axis is in logits.
+RARE = 0.02
+EDGE = 1e-6
+TICKS = (1e-6, 1e-5, 1e-4, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 1 - 1e-5, 1 - 1e-6)
+
+
+@dataclass(frozen=True)
+class ThresholdAxis:
+    """How thresholds are placed along an axis.
+
+    Attributes:
+        kind: "linear", or "logit".
+        low: The position of the left end.
+        high: The position of the right end.
+
+    Example:
+        >>> axis = ThresholdAxis("logit", -4.0, 4.0)
+        >>> axis.place(0.5), axis.place(0.0), [text for _, text in axis.ticks()]
+        (0.0, -4.0, ['0.1', '0.5', '0.9'])
+    """
+
+    kind: Literal["linear", "logit"] = "linear"
+    low: float = 0.0
+    high: float = 1.0
+
+    def places(self, thresholds: Any) -> Floats:
+        """Return the positions of thresholds, those beyond an end at the end."""
+        given = np.asarray(thresholds, dtype=np.float64)
+        if self.kind == "logit":
+            with np.errstate(divide="ignore"):
+                inside = np.clip(given, 0.0, 1.0)
+                given = np.log(inside) - np.log1p(-inside)
+        positions: Floats = np.clip(given, self.low, self.high)
+        return positions
+
+    def place(self, threshold: float) -> float:
+        """Return the position of a threshold."""
+        return float(self.places(threshold))
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return the positions of ticks and their labels; none for a linear axis, which needs no help."""
+        if self.kind == "linear":
+            return []
+        positions = [(float(np.log(at) - np.log1p(-at)), f"{at:.7g}") for at in TICKS]
+        return [(position, text) for position, text in positions if self.low < position < self.high]
+
+
+LINEAR = ThresholdAxis()
+
+
+def choose_axis(scores: Sequence[Any], labels: Any, thresholds: Sequence[float]) -> ThresholdAxis:
+    """Choose the axis of an explorer.
+
+    Args:
+        scores: The scores of each method.
+        labels: 1 for positive rows, otherwise 0.
+        thresholds: The chosen threshold of each method.
+
+    Returns:
+        A linear axis from 0 to 1, or one in logits. It covers the scores of the rarer class and half of the others.
+
+    Example:
+        >>> choose_axis([[0.1, 0.9]], [0, 1], [0.5]).kind, choose_axis([[0.001, 0.002]], [0, 1], [0.0015]).kind
+        ('linear', 'logit')
+    """
+    share = float(np.mean(np.asarray(labels)))
+    edges = [min(threshold, 1 - threshold) for threshold in thresholds if threshold <= 1]
+    if RARE <= share <= 1 - RARE and all(edge >= RARE for edge in edges):
+        return LINEAR
+    positive = np.asarray(labels) == 1
+    lows, highs = zip(*(_ends(np.asarray(each, dtype=np.float64), positive) for each in scores), strict=True)
+    low, high = (float(end) for end in np.clip([min(lows), max(highs)], EDGE, 1 - EDGE))
+    reached = [threshold for threshold in thresholds if EDGE <= threshold <= 1 - EDGE]
+    low, high = min([low, 0.4, *reached]), max([high, 0.6, *reached])
+    margin = 0.02 * (np.log(high / (1 - high)) - np.log(low / (1 - low)))
+    return ThresholdAxis("logit", float(np.log(low / (1 - low)) - margin), float(np.log(high / (1 - high)) + margin))
+
+
+def _ends(scores: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the range of scores that matters: that of the rarer class, and half of the other class beside it."""
+    rare = positive if positive.mean() < 0.5 else ~positive
+    if not rare.any():
+        return float(scores.min()), float(scores.max())
+    middle = float(np.median(scores))
+    low, high = float(scores[rare].min()), float(scores[rare].max())
+    if positive.mean() < 0.5:
+        return min(low, middle), float(scores.max())
+    return float(scores.min()), max(high, middle)
+
+
 MAX_STOPS = 2000
 GRID = np.arange(1001) / 1000  # what the slider goes through, and what people type
 NOTED_SPANS = 50
@@ -192,3 +277,95 @@ def _spans(distinct: Floats, feasible: npt.NDArray[np.bool_], axis: ThresholdAxi
             spans.append((start, end))
         last = to_places[at]
     return spans
+
+
+#: More groups than these are identifiers, such as patients, and no table of them is shown.
+MAX_GROUPS = 12
+
+
+@dataclass(frozen=True)
+class GroupValues:
+    """A group of rows: its size, and its counts and values at each stop.
+
+    Attributes:
+        name: The group.
+        n: Its rows, by weight.
+        positives: Its positive rows, by weight.
+        tp: True positives at each stop.
+        fp: False positives at each stop.
+        values: The metric at each stop.
+    """
+
+    name: str
+    n: float
+    positives: float
+    tp: Floats
+    fp: Floats
+    values: Floats
+
+    def payload(self) -> dict[str, Any]:
+        """What the page's script looks up; single precision is enough for what it shows."""
+        return {
+            "positives": self.positives,
+            "tp": _packed_singles(self.tp),
+            "fp": _packed_singles(self.fp),
+            "values": _packed_singles(self.values),
+        }
+
+
+def are_few_groups(groups: Any) -> bool:
+    """Return whether there are so few groups that the explorer has a table of them."""
+    return 1 < len(np.unique(np.asarray(groups).astype(str))) <= MAX_GROUPS
+
+
+def compute_groups(
+    scores: Floats, labels: Floats, weight: Floats | None, groups: Any, thresholds: Floats, metric: Metric
+) -> list[GroupValues]:
+    """Compute what each group's decisions are worth at each stop.
+
+    Args:
+        scores: Scores of the positive class.
+        labels: 1 for positive rows, otherwise 0.
+        weight: One weight per row, or None.
+        groups: The group of each row.
+        thresholds: The stops.
+        metric: The metric.
+
+    Returns:
+        The groups, the largest first; none if there are more than 12 or only one.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> scores, labels = np.array([0.2, 0.9, 0.8]), np.array([0.0, 1.0, 0.0])
+        >>> found = compute_groups(scores, labels, None, ["a", "a", "b"], np.array([0.5]), metrics.accuracy)
+        >>> [(group.name, group.n, float(group.values[0])) for group in found]
+        [('a', 2.0, 1.0), ('b', 1.0, 0.0)]
+    """
+    if not are_few_groups(groups):
+        return []
+    names = np.asarray(groups).astype(str)
+    distinct = np.unique(names)
+    weights = np.ones_like(scores) if weight is None else weight
+    found = []
+    for name in distinct:
+        inside = names == name
+        tp, fp = (
+            _sum_from(scores[part], weights[part], thresholds)
+            for part in (inside & (labels == 1), inside & (labels == 0))
+        )
+        n, positives = float(weights[inside].sum()), float(weights[inside & (labels == 1)].sum())
+        counts = Counts(*(torch.from_numpy(part)[:, None] for part in (tp, fp, positives - tp, n - positives - fp)))
+        found.append(GroupValues(str(name), n, positives, tp, fp, one_class(metric, counts).numpy()))
+    return sorted(found, key=lambda group: -group.n)
+
+
+def _sum_from(scores: Floats, weights: Floats, thresholds: Floats) -> Floats:
+    """Return the sum of weights of scores that are at least each threshold."""
+    order = np.argsort(scores)
+    summed = np.concatenate([[0.0], np.cumsum(weights[order])])
+    total: Floats = summed[-1] - summed[np.searchsorted(scores[order], thresholds)]
+    return total
+
+
+def _packed_singles(numbers: Floats) -> str:
+    return base64.b64encode(numbers.astype("<f4").tobytes()).decode()

@@ -14,12 +14,18 @@ from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.curves import Requirements, as_requirements, auroc, average_precision
 from metricfit.metrics.sweep import checked
-from metricfit.report import formatting
-from metricfit.report.charts import scores as score_charts
-from metricfit.report.group_stops import GroupValues, compute_groups
+from metricfit.report import formatting, score_charts
 from metricfit.report.page import Section
-from metricfit.report.threshold_axis import choose_axis
-from metricfit.report.threshold_stops import COUNTS, MAX_STOPS, Stops, compute_stops, shown_metrics
+from metricfit.report.stops import (
+    COUNTS,
+    MAX_STOPS,
+    GroupValues,
+    Stops,
+    choose_axis,
+    compute_groups,
+    compute_stops,
+    shown_metrics,
+)
 
 Pair = tuple[float, float]
 #: Stops of a method that is not the first; the page holds several of them.

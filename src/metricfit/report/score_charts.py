@@ -11,10 +11,8 @@ import numpy.typing as npt
 
 from metricfit.metrics import Metric, Requirement
 from metricfit.report import formatting
-from metricfit.report.charts.drawing import FIRST, MUTED, SECOND, Chart, Drawing, Widths, label, styled
-from metricfit.report.charts.overlays import Curve, Mark, Ranges
-from metricfit.report.threshold_axis import LINEAR, ThresholdAxis
-from metricfit.report.threshold_stops import Stops
+from metricfit.report.charts import FIRST, MUTED, SECOND, Chart, Curve, Drawing, Mark, Ranges, Widths, label, styled
+from metricfit.report.stops import LINEAR, Stops, ThresholdAxis
 
 Floats = npt.NDArray[np.float64]
 BINS = 40

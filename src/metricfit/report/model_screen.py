@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,11 +34,37 @@ from metricfit.report.first_screen import (
     state_several_classes,
 )
 from metricfit.report.model_decisions import class_labels, class_names, costs_of, positive_labels
-from metricfit.report.titles import name_rows
+from metricfit.report.page_facts import name_rows, positive_class_fact
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.card_decisions import describe_requirement
 from metricfit.tabular.insight.judged_rows import held_out_costs, held_out_counts, held_out_rows, held_out_scores
 from metricfit.tabular.selection import Selection
+
+
+def refer_region(model: MetricClassifier) -> str:
+    """Say which rows are referred to a person."""
+    assert model.refer_region_ is not None
+    low, high = model.refer_region_
+    return f"rows with a probability of “{model.pos_label_}” from {low:.4g} to {high:.4g}"
+
+
+def bracketed(ends: tuple[float, float] | None) -> str:
+    """Write an interval in brackets; nothing if there is none."""
+    return "" if ends is None else f" (95 % interval {formatting.between(ends)})"
+
+
+def positive_class_of(model: MetricClassifier) -> dict[str, str]:
+    """Say which class is the positive one; nothing for several classes."""
+    return {} if model.pos_label_ is None else positive_class_fact(class_names(model))
+
+
+def requirements_of(model: MetricClassifier) -> list[Any]:
+    """Return the requirements of a model."""
+    given: Any = model.subject_to
+    if given is None:
+        return []
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+
 
 SUBJECT = "This model"
 THRESHOLD_INTERVAL = "95 % bootstrap interval of the threshold"

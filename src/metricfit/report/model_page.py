@@ -8,28 +8,45 @@ from pathlib import Path
 from typing import Any
 
 from metricfit import report
+from metricfit.data.parquet_table import ParquetTable
 from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
-from metricfit.report.facts import data_fact, made_by, requirements_fact
 from metricfit.report.findings import verdict_of_fit
 from metricfit.report.model_decisions import class_labels, class_names, metric_label
-from metricfit.report.page import PathLike
-from metricfit.report.pages.insight_sections import held_out_groups, insight_sections
-from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
-from metricfit.report.pages.model_screen import THRESHOLD_INTERVAL, name_model_metric, screen_of_fit
-from metricfit.report.sections.cost_table import cost_table
-from metricfit.report.sections.referral_table import referral_table
-from metricfit.report.sections.values_by_group import period_values
-from metricfit.report.titles import title_page
+from metricfit.report.model_screen import (
+    THRESHOLD_INTERVAL,
+    bracketed,
+    name_model_metric,
+    positive_class_of,
+    refer_region,
+    requirements_of,
+    screen_of_fit,
+)
+from metricfit.report.page import PathLike, Section
+from metricfit.report.page_facts import data_fact, made_by, requirements_fact, title_page
+from metricfit.report.stops import are_few_groups
+from metricfit.report.tables import (
+    column_importance,
+    cost_table,
+    group_values,
+    period_values,
+    referral_table,
+    worst_decisions,
+)
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.insight.importance import MIN_ROWS, measure_importance
 from metricfit.tabular.insight.judged_rows import (
     held_out_costs,
     held_out_decisions,
     held_out_rows,
     held_out_scores,
+    judged_file_rows,
+    judged_rows,
+    read_sample,
 )
 from metricfit.tabular.insight.periods import describe_fall, values_by_period
+from metricfit.tabular.insight.worst_rows import find_worst_rows
 
 NETWORK_LEAD = "The losses of the networks: one line per fold."
 
@@ -180,3 +197,81 @@ def _histories_by_member(history: Sequence[Mapping[str, Any]]) -> list[list[Mapp
     for epoch in history:
         members.setdefault(epoch.get("member", 0), []).append(epoch)
     return list(members.values())
+
+
+MAX_ROWS, REPEATS, WORST = 2000, 3, 30
+#: Importance may take this share of the training time, and this many seconds in any case.
+SHARE_OF_TRAINING, ALWAYS = 0.2, 4.0
+
+
+def insight_sections(model: MetricClassifier, X: Any, y: Any) -> list[Section]:
+    """Return the sections about the rows of ``fit``, each decided by models that were not trained on it.
+
+    Args:
+        model: The fitted model, not a loaded one.
+        X: The table that was passed to ``fit``. Of Parquet files, the importance of columns is that on a sample of
+            the held-out rows; the rows that are most wrong are found among all held-out rows.
+        y: The labels that were passed to ``fit``.
+
+    Returns:
+        The columns that matter, if there are rows enough, and the rows that are most wrong.
+
+    Raises:
+        ValueError: These are not the rows of ``fit``, or the model was loaded.
+    """
+    in_files = isinstance(X, ParquetTable)
+    rows = judged_file_rows(model, X) if in_files else judged_rows(model, X, y, out_of_fold=True)
+    sections: list[Section] = []
+    important: list[Any] = []
+    if len(rows) >= MIN_ROWS:
+        training = sum(row.seconds or 0.0 for row in model.models_)
+        importance = measure_importance(
+            read_sample(rows) if in_files else rows,
+            repeats=REPEATS,
+            max_rows=MAX_ROWS,
+            max_seconds=max(ALWAYS, SHARE_OF_TRAINING * training),
+        )
+        important = importance.table["column"].tolist()
+        if important:
+            sections.append(column_importance(importance, lead=_importance_lead(model, important[0])))
+    return [*sections, worst_decisions(find_worst_rows(rows, WORST), first=important)]
+
+
+def held_out_groups(model: MetricClassifier, name: str | None = None) -> list[Section]:
+    """Return the section of the groups that were passed to ``fit``; none if there were none, or only small ones.
+
+    Args:
+        model: The fitted model.
+        name: What the groups are called.
+    """
+    if model.held_out_.groups is None:
+        return []
+    weight = held_out_rows(model).weight
+    section = group_values(
+        held_out_decisions(model).numpy(),
+        model.held_out_.y.numpy(),
+        model.held_out_.groups,
+        classes=len(model.classes_),
+        metric=get_metric(model.metric),
+        average=model.average,
+        weight=None if weight is None else weight.double().numpy(),
+        costs=held_out_costs(model),
+        title=group_title(name),
+    )
+    return beside_explorer(section, model, model.held_out_.groups)
+
+
+def beside_explorer(section: Section | None, model: MetricClassifier, groups: Any) -> list[Section]:
+    """Return the section of groups, folded if the explorer above it has a table of the same groups."""
+    if section is None:
+        return []
+    return [replace(section, folded=model.threshold_ is not None and are_few_groups(groups))]
+
+
+def group_title(name: str | None) -> str:
+    """Return the title of the section of groups."""
+    return "Values by group" if name is None else f"Values by “{name}”"
+
+
+def _importance_lead(model: MetricClassifier, first: Any) -> str:
+    return f"{metric_label(model)} depends most on “{first}”."

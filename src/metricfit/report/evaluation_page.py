@@ -15,7 +15,6 @@ from metricfit.decide.decision import REFERRED
 from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
-from metricfit.report.facts import data_fact, made_by, requirements_fact
 from metricfit.report.findings import verdict_of_evaluation
 from metricfit.report.model_decisions import (
     class_labels,
@@ -29,15 +28,19 @@ from metricfit.report.model_decisions import (
     positive_labels,
     positive_scores,
 )
+from metricfit.report.model_page import beside_explorer, group_title
+from metricfit.report.model_screen import (
+    THRESHOLD_INTERVAL,
+    bracketed,
+    name_model_metric,
+    positive_class_of,
+    refer_region,
+    requirements_of,
+    screen_of_evaluation,
+)
 from metricfit.report.page import PathLike
-from metricfit.report.pages.insight_sections import beside_explorer, group_title
-from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
-from metricfit.report.pages.model_screen import THRESHOLD_INTERVAL, name_model_metric, screen_of_evaluation
-from metricfit.report.sections.cost_table import cost_table
-from metricfit.report.sections.referral_table import referral_table
-from metricfit.report.sections.values_by_group import group_values
-from metricfit.report.sections.worst_decisions import worst_decisions
-from metricfit.report.titles import title_page
+from metricfit.report.page_facts import data_fact, made_by, requirements_fact, title_page
+from metricfit.report.tables import cost_table, group_values, referral_table, worst_decisions
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.judged_rows import judged_rows
 from metricfit.tabular.insight.worst_rows import find_worst_rows

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from metricfit.errors import InvalidValueError
-from metricfit.report.charts.drawing import FIRST, GOOD, MUTED, SECOND, Chart, Drawing, label, styled
+from metricfit.report.charts import FIRST, GOOD, MUTED, SECOND, Chart, Drawing, label, styled
 from metricfit.report.page import Section
 
 Row = Mapping[str, Any]

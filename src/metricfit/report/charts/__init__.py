@@ -1,1 +1,0 @@
-"""The charts of a report, drawn by matplotlib and embedded as SVG."""
