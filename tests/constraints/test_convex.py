@@ -135,3 +135,16 @@ def test_a_batch_with_as_many_rows_as_values_is_taken_once_the_size_is_known():
         FunctionConstraint(two_values, size=3)(torch.ones(5), torch.ones(5), torch.tensor(1.0))
     with pytest.raises(ValueError, match="size is the number of values"):
         FunctionConstraint(two_values, size=0)
+
+
+def test_a_function_returns_as_many_values_for_every_batch():
+    loss = AugmentedLagrangian(WeightedBCELoss(), lambda logits, target: logits - 1)
+    loss(torch.ones(1), torch.ones(1))  # one row: one number per sample cannot be told from one constraint
+    with pytest.raises(ValueError, match=r"shape \(4,\) for 4 rows, and returned \(1,\) before"):
+        loss(torch.ones(4), torch.ones(4))
+
+
+@pytest.mark.parametrize("function", ["recall >= 0.9", 0.5, torch.nn.Linear])
+def test_a_function_constraint_needs_a_function(function):
+    with pytest.raises(TypeError, match="needs a function"):
+        FunctionConstraint(function)

@@ -129,8 +129,16 @@ def test_a_copy_without_counts_of_its_own_may_have_other_classes():
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch.jit.trace, which is deprecated
-@pytest.mark.parametrize("name", sorted(set(BINARY) - {"constrained", "ranking"}))
+@pytest.mark.parametrize("name", BINARY)
 def test_tracing_is_refused_by_name(name):
     x, y = batches(1)[0]
     with pytest.raises(InvalidStateError, match=r"torch.jit.trace cannot record a loss"):
         torch.jit.trace(BINARY[name](), (x[:, 0], y))
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch.jit.trace, which is deprecated
+@pytest.mark.parametrize("constraint", ["recall >= 0.9", lambda logits, target: logits.mean()])
+def test_tracing_a_constrained_loss_of_torch_is_refused_by_name(constraint):
+    x, y = batches(1)[0]
+    with pytest.raises(InvalidStateError, match=r"torch.jit.trace cannot record a loss"):
+        torch.jit.trace(AugmentedLagrangian(nn.BCEWithLogitsLoss(), constraint), (x[:, 0], y.float()))

@@ -317,9 +317,9 @@ class FunctionConstraint(MeasuredConstraint):
         sync: In a distributed run, call the function on the logits and targets of all ranks together.
 
     Raises:
-        InvalidTypeError: The function does not return a floating-point tensor (when called).
-        InvalidValueError: The function returns another number of values than ``size``, or what may be one number per
-            sample (when called).
+        InvalidTypeError: ``function`` is no function, or does not return a floating-point tensor (when called).
+        InvalidValueError: The function returns another number of values than ``size`` or the batches before, or what
+            may be one number per sample (when called).
 
     Example:
         >>> small_logits = FunctionConstraint(lambda logits, target: logits.abs().mean() - 2)
@@ -341,6 +341,8 @@ class FunctionConstraint(MeasuredConstraint):
         sync: bool = True,
     ) -> None:
         super().__init__(sync=sync)
+        if isinstance(function, type) or not callable(function):
+            raise InvalidTypeError(f"a FunctionConstraint needs a function g(logits, target), got {quote(function)}")
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
             raise InvalidValueError(f"size is the number of values of the function, at least 1; got {quote(size)}")
         self.function, self.size, self.equality = function, size, equality
@@ -385,10 +387,15 @@ class FunctionConstraint(MeasuredConstraint):
         return torch.where(known, violation, 0.0), known
 
     def _check_size(self, violation: Tensor, logits: Tensor) -> None:
-        """Refuse another number of values than was said, and for the first batch one number per sample."""
+        """Refuse another number of values than ``size`` or the batches before, and at first one number per sample."""
         values, shape = violation.numel(), tuple(violation.shape)
         if self.size is not None and values != self.size:
             raise InvalidValueError(f"the constraint {self.name} returns {values} values, and size is {self.size}")
+        if self.multiplier is not None and shape != self.multiplier.shape:
+            raise InvalidValueError(
+                f"the constraint {self.name} returns values of shape {shape} for {len(logits)} rows, and returned "
+                f"{tuple(self.multiplier.shape)} before; a constraint returns as many values for every batch"
+            )
         if self.size is None and self.multiplier is None and shape[:1] == (len(logits),) and len(logits) > 1:
             raise InvalidValueError(
                 f"the constraint {self.name} returns one number per sample, {shape}; a constraint is on the batch: "

@@ -16,7 +16,7 @@ from metricfit.constraints.constraint import Constraint, FunctionConstraint, Mea
 from metricfit.constraints.ranking import RankingConstraint
 from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.core.buffers import LateBuffers
-from metricfit.core.validation import is_false
+from metricfit.core.validation import is_false, refuse_tracing
 from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import takes_probabilities
 from metricfit.losses.calling import (
@@ -169,6 +169,7 @@ class AugmentedLagrangian(LateBuffers):
             ValueError: If ``weight`` or ``group`` was passed and neither the objective nor a constraint uses it.
             TypeError: If ``weight`` has integers and a RankingConstraint got no ``index``.
         """
+        refuse_tracing()
         if weight is not None and not self.accepts.weight:
             raise InvalidValueError(
                 f"weight was passed, but neither {type(self.objective).__name__} nor a constraint accepts it; use a "
