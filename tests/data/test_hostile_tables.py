@@ -80,6 +80,25 @@ def test_types_that_pandas_lacks_are_read(tmp_path, name, ending):
     assert sum(batch.frame["a"].notna().sum() for batch in batches) == pd.Series(expected).notna().sum()
 
 
+@pytest.mark.parametrize(
+    "arrow", [pa.dictionary(pa.int32(), pa.string()), pa.duration("ns"), pa.int64(), pa.string()], ids=str
+)
+def test_columns_that_pandas_wrote_from_types_of_arrow_are_read(tmp_path, arrow):
+    values = pa.array([1, 2, None], arrow) if arrow in (pa.int64(), pa.duration("ns")) else pa.array(["a", "b", None])
+    column = pd.Series(values.cast(arrow).to_pandas()).astype(pd.ArrowDtype(arrow))
+    pd.DataFrame({"a": column, "y": [0, 1, 1]}).to_parquet(tmp_path / "t.parquet")
+    read = read_table(tmp_path / "t.parquet")["a"]
+    assert read.isna().tolist() == [False, False, True]
+    assert not isinstance(read.dtype, pd.ArrowDtype)
+
+
+@pytest.mark.parametrize("written", [b'{"columns": [{"name": "a", "numpy_type": "geometry"}]}', b"{", b"[]", b"3"])
+def test_what_pandas_cannot_read_of_its_own_notes_in_a_file_is_ignored(tmp_path, written):
+    rows = pa.table({"a": [1, 2, 3], "y": [0, 1, 1]}).replace_schema_metadata({b"pandas": written})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet")["a"].tolist() == [1, 2, 3]
+
+
 def test_a_type_that_cannot_be_read_is_named(tmp_path):
     nowhere = pa.array([0, 1], pa.timestamp("ms", tz="Mars/Base"))
     pq.write_table(pa.table({"a": [1, 2], "when": nowhere}), tmp_path / "t.parquet")

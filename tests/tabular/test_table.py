@@ -177,6 +177,7 @@ DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=day) for day in rang
         (pd.array(DAYS, dtype=pd.ArrowDtype(pa.date32())), "date"),
         (DAYS, "date"),
         (pd.to_timedelta(range(40), unit="h"), "number"),
+        (pd.Series(pd.to_timedelta(range(40), unit="h")).astype(pd.ArrowDtype(pa.duration("ms"))), "number"),
         (pd.Series(pd.to_timedelta(range(40), unit="h")).astype(object), "number"),
         ([datetime.time(hour % 24, hour) for hour in range(40)], "text"),
         ([decimal.Decimal(number) / 7 for number in range(40)], "number"),
@@ -200,6 +201,23 @@ def test_complex_numbers_are_refused():
     for other in (["a", "b"], [1, 2]):
         with pytest.raises(ValueError, match="'values' holds complex numbers"):
             TableEncoder().fit(pd.DataFrame({"values": [1j, 2j], "other": other}))
+
+
+@pytest.mark.parametrize(
+    ("entries", "name"),
+    [
+        ([[1, 2], None], "list"),
+        ([np.ones(3), np.ones(3)], "ndarray"),
+        ([(1, 2), (1, 2)], "tuple"),
+        ([None, {"a": 1}], "dict"),
+        (pd.array([[1, 2], [3]], dtype=pd.ArrowDtype(pa.list_(pa.int64()))), "ndarray"),
+        (pd.array([{"a": 1}, None], dtype=pd.ArrowDtype(pa.struct([("a", pa.int64())]))), "dict"),
+    ],
+    ids=["list", "array", "tuple", "dict", "arrow list", "arrow struct"],
+)
+def test_cells_of_several_values_are_refused(entries, name):
+    with pytest.raises(ValueError, match=f"The column 'values' holds a {name} in a cell.*a column of each part"):
+        TableEncoder().fit(pd.DataFrame({"values": entries, "other": ["a", "b"]}))
 
 
 def test_a_wide_sparse_table_is_projected_and_restored():

@@ -234,7 +234,8 @@ def to_frame(rows: Any, path: Path) -> pd.DataFrame:
     """Convert a table or a batch of Arrow to pandas.
 
     pandas has no nanoseconds within a time of day, which are cut off, and no objects for days after the year 9999,
-    which become times in seconds.
+    which become times in seconds. Columns that pandas wrote from types of Arrow, or of another library, are read as the
+    types of pandas that hold such values.
 
     Raises:
         TableError: pandas has nothing that can hold a column; the message names it.
@@ -246,6 +247,7 @@ def to_frame(rows: Any, path: Path) -> pd.DataFrame:
         if column.type == pa.time64("ns"):
             times = table.column(at).cast(pa.time64("us"), safe=False)
             table = table.set_column(at, column.with_type(times.type), times)
+    table = _with_types_of_pandas(table)
     try:
         frame: pd.DataFrame = table.to_pandas()
         return frame
@@ -256,6 +258,32 @@ def to_frame(rows: Any, path: Path) -> pd.DataFrame:
     except (ValueError, pa.ArrowException) as error:
         raise TableError(_describe_unreadable(table, path, error)) from None
     return frame.astype(dict.fromkeys(dates, "datetime64[s]"))
+
+
+def _with_types_of_pandas(table: Any) -> Any:
+    """Remove names of types that pandas cannot read back from what pandas wrote about a table, such as lists of Arrow.
+
+    What cannot be read at all is removed as a whole.
+    """
+    metadata = dict(table.schema.metadata or {})
+    try:
+        about = json.loads(metadata.pop(b"pandas"))
+        for column in about["columns"]:
+            if "[pyarrow]" in column["numpy_type"] or not _is_known_type(column["numpy_type"]):
+                column["numpy_type"] = "object"
+        if {"index_columns", "column_indexes"} <= about.keys():
+            metadata[b"pandas"] = json.dumps(about).encode()
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        pass  # there is nothing about pandas, or nothing that can be read
+    return table.replace_schema_metadata(metadata)
+
+
+def _is_known_type(name: Any) -> bool:
+    try:
+        pd.api.types.pandas_dtype(name)
+    except TypeError:
+        return False
+    return True
 
 
 def _describe_unreadable(table: Any, path: Path, error: Exception) -> str:

@@ -258,10 +258,10 @@ def _read_number(entry: Any) -> float:
 def plain_column(column: Any) -> Any:
     """Convert a column to a type that skrub and the kinds of columns know.
 
-    Periods become the times at which they begin. Dates of Arrow become dates of pandas.
+    Periods become the times at which they begin. Dates and durations of Arrow become those of pandas.
 
     Raises:
-        InvalidValueError: The column holds complex numbers.
+        InvalidValueError: The column holds complex numbers, or several values per cell.
 
     >>> plain_column(pd.Series(pd.period_range("2024-01", periods=2, freq="M"))).astype(str).tolist()
     ['2024-01-01', '2024-02-01']
@@ -272,15 +272,38 @@ def plain_column(column: Any) -> Any:
         )
     if isinstance(column.dtype, pd.PeriodDtype):
         return column.dt.to_timestamp()
-    if str(column.dtype) in ("date32[day][pyarrow]", "date64[ms][pyarrow]"):
-        return column.astype("datetime64[s]")
+    if isinstance(column.dtype, pd.ArrowDtype):
+        column = _without_arrow(column)
     inferred = pd.api.types.infer_dtype(column, skipna=True) if pd.api.types.is_object_dtype(column) else None
+    if inferred == "mixed":
+        _check_single_values(column)
     if inferred in ("timedelta", "timedelta64"):  # durations and periods that are stored as objects
         return pd.to_timedelta(column)
     if inferred != "period":
         return column
     starts = [None if missing else period.start_time for period, missing in zip(column, column.isna(), strict=True)]
     return pd.Series(pd.to_datetime(starts), index=column.index)
+
+
+def _without_arrow(column: Any) -> Any:
+    """Convert a column of Arrow whose type pandas handles less well than its usual types."""
+    import pyarrow as pa
+
+    arrow = column.dtype.pyarrow_dtype
+    if pa.types.is_date(arrow):
+        return column.astype("datetime64[s]")
+    if pa.types.is_duration(arrow):
+        return column.astype(f"timedelta64[{arrow.unit}]")
+    return column.astype(object) if pa.types.is_nested(arrow) else column
+
+
+def _check_single_values(column: Any) -> None:
+    nested = next((entry for entry in column if isinstance(entry, (list, tuple, dict, set, np.ndarray))), None)
+    if nested is not None:
+        raise InvalidValueError(
+            f"The column {quote(str(column.name))} holds a {type(nested).__name__} in a cell, but a cell holds one "
+            "value; make a column of each part, or write it as text"
+        )
 
 
 def _seconds_since_1970(time: Any) -> Any:
