@@ -28,7 +28,7 @@ from torch import Tensor
 from metricfit._files import hash_bytes
 from metricfit.core.counts import Counts
 from metricfit.decide.calibration import Calibration, fit_calibration
-from metricfit.decide.decision_choice import choose_without_intervals
+from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.optimism import corrected_value
 from metricfit.decide.rules import choose_threshold

@@ -20,8 +20,7 @@ from joblib import Parallel, delayed
 
 from metricfit.core.counts import Counts
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.guarantees.certified import Guarantee, check_guarantee
-from metricfit.decide.guarantees.certified_choice import choose_certified
+from metricfit.decide.certified import Guarantee, check_guarantee, choose_certified
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics.feasibility import InfeasibleError
 

@@ -25,11 +25,11 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from torch import Tensor
 
-from metricfit.decide.estimators.estimator_scores import Scores, to_logits
-from metricfit.decide.labels import label_decisions
-from metricfit.decide.labels.label_decisions import fit_label_calibration
-from metricfit.decide.labels.label_search import choose_label_thresholds, label_value
+from metricfit.decide import calibration as label_calibration
+from metricfit.decide.calibration import fit_label_calibration
+from metricfit.decide.labels import choose_label_thresholds, label_value
 from metricfit.metrics import f1
+from metricfit.tabular.estimator_scores import Scores, to_logits
 from studies.common import fill, table
 from studies.mulan import MOST_DENSE_COLUMNS, read
 
@@ -74,7 +74,7 @@ def measure(data: Path, name: str, split: int) -> dict[str, dict[str, float]]:
         for average in AVERAGES:
             decided = new >= 0
             if settings is not None:
-                rule, label_decisions.POSITIVES_OF_ALL = settings
+                rule, label_calibration.POSITIVES_OF_ALL = settings
                 calibration = fit_label_calibration(held_out, labels, None)
                 thresholds = choose_label_thresholds(calibration(held_out), labels, None, f1, average, rule=rule)
                 decided = calibration(new) >= thresholds

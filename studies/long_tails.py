@@ -33,8 +33,7 @@ from torch import Tensor, nn
 from metricfit import Counts, MetricLoss
 from metricfit.core.steps import Identity
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.offset_search import offset_problem, search_offsets
-from metricfit.decide.offsets import best_offsets
+from metricfit.decide.offsets import best_offsets, offset_problem, search_offsets
 from metricfit.losses import LDAMLoss, LogitAdjustedLoss, Mix
 from metricfit.metrics import get_metric
 from metricfit.metrics.average import averaged

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from metricfit import MetricLoss, fit, metrics
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.decision_choice import choose_without_intervals
+from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.offsets import best_offsets
 from metricfit.losses import Mix

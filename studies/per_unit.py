@@ -23,7 +23,7 @@ from torch import Tensor
 
 from metricfit import Counts
 from metricfit.decide import per_image
-from metricfit.decide.units.expected_values import RankedMoments, exact_values
+from metricfit.decide.expected_values import RankedMoments, exact_values
 from metricfit.metrics import get_metric
 from studies.common import options, publish, table
 

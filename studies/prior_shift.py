@@ -32,10 +32,9 @@ from torch import Tensor
 
 from metricfit import Counts, MetricClassifier, get_metric
 from metricfit.data import load
-from metricfit.decide.decision_choice import choose_without_intervals
+from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.shift.drift import detect_drift
-from metricfit.decide.shift.prior_shift import PriorShift, estimate_prior_shift
+from metricfit.decide.shift import PriorShift, detect_drift, estimate_prior_shift
 from studies.prior_shift_page import write_page
 
 RESULTS = Path(__file__).resolve().parent / "results" / "prior_shift.json"

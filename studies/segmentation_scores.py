@@ -11,7 +11,7 @@ from torch import Tensor
 
 from metricfit.decide import per_image
 from metricfit.decide.calibration import Calibration, fit_calibration
-from metricfit.decide.units.expected_values import exact_values
+from metricfit.decide.expected_values import exact_values
 from metricfit.metrics import get_metric
 from studies.segmentation_data import VOID
 

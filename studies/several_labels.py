@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from metricfit import MetricLoss, RunningCounts
 from metricfit.core.types import LabelAverage
 from metricfit.decide import per_row
-from metricfit.decide.labels.label_decisions import fit_label_calibration
-from metricfit.decide.labels.label_search import choose_label_thresholds, label_value
+from metricfit.decide.calibration import fit_label_calibration
+from metricfit.decide.labels import choose_label_thresholds, label_value
 from metricfit.losses import FocalLoss, Mix, WeightedBCELoss
 from metricfit.metrics import f1
 from studies.mulan import MOST_DENSE_COLUMNS, read

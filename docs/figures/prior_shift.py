@@ -8,9 +8,9 @@ from page import BLUE, GREEN, GREY, ORANGE, RED, plt, save
 
 from metricfit import Counts, metrics
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.decision_choice import choose_without_intervals
+from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.shift.prior_shift import estimate_prior_shift
+from metricfit.decide.shift import estimate_prior_shift
 
 OLD, NEW = 0.1, 0.35
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7)

@@ -141,11 +141,11 @@ def test_it_betters_an_unfair_argmax():
 
 @pytest.mark.parametrize("rows", [1, 3, 10**6])
 def test_positions_in_blocks(rows, monkeypatch):
-    from metricfit.decide import offset_search
+    from metricfit.decide import offsets
 
     logits, target, weight = problem(3, n=20, weighted=True)
     expected = best_offsets(logits, target, "f1", weight=weight)
-    monkeypatch.setattr(offset_search, "CANDIDATES_TIMES_CLASSES", rows * 3)
+    monkeypatch.setattr(offsets, "CANDIDATES_TIMES_CLASSES", rows * 3)
     found = best_offsets(logits, target, "f1", weight=weight)
     torch.testing.assert_close(found.offsets, expected.offsets)
     assert found.value == pytest.approx(expected.value)

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import cohen_kappa_score, f1_score, matthews_corrcoef
 
 from metricfit import metrics
-from metricfit.decide import offset_search
+from metricfit.decide import offsets
 from metricfit.decide.offsets import best_offsets
 
 
@@ -128,9 +128,9 @@ def test_the_expected_accuracy_is_best_at_the_argmax():
 def test_a_coarse_search_on_part_of_the_rows_ends_at_nearly_the_same_value(monkeypatch):
     logits, y = problem(11, n=600)
     all_rows = best_offsets(logits, y, "f1").value
-    monkeypatch.setattr(offset_search, "COARSE_ROWS", 200)
-    monkeypatch.setattr(offset_search, "COARSE_CANDIDATES", 16)
-    monkeypatch.setattr(offset_search, "FINE_CANDIDATES_TIMES_CLASSES", 96)
+    monkeypatch.setattr(offsets, "COARSE_ROWS", 200)
+    monkeypatch.setattr(offsets, "COARSE_CANDIDATES", 16)
+    monkeypatch.setattr(offsets, "FINE_CANDIDATES_TIMES_CLASSES", 96)
     found = best_offsets(logits, y, "f1")
     assert found.value == pytest.approx(f1_score(y, (logits + found.offsets).argmax(1), average="macro"))
     assert found.value >= all_rows - 0.01

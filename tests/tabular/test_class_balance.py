@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from metricfit import MetricClassifier
-from metricfit.decide.shift.drift import DriftWarning, detect_drift
+from metricfit.decide.shift import DriftWarning, detect_drift
 from metricfit.errors import ModelFileError
 from metricfit.tabular.stored_shift import restore_shift
 

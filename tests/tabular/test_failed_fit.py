@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from metricfit import MetricClassifier
-from metricfit.decide.estimators import deciding
+from metricfit.tabular import deciding
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from metricfit import MetricClassifier
 from metricfit.curves import InfeasibleError, InfeasibleWarning
-from metricfit.decide import threshold_choice
+from metricfit.decide import choose
 
 NEVER = ["precision >= 0.999", "recall >= 0.999"]
 
@@ -104,14 +104,14 @@ def test_a_class_that_there_is_not_is_refused_again(settings, blobs):
 def test_requirements_that_no_resample_meets_are_no_error(settings, blobs, monkeypatch):
     """The rows may meet a requirement just so, and no resample of them: then the threshold has no interval."""
     model = MetricClassifier("f1", decision="empirical", **settings).fit(*blobs)
-    real = threshold_choice.bootstrap
+    real = choose.bootstrap
 
     def strict(*given, subject_to=None, **settings):
         if subject_to:
             raise InfeasibleError("no resample gave a value")
         return real(*given, **settings)
 
-    monkeypatch.setattr(threshold_choice, "bootstrap", strict)
+    monkeypatch.setattr(choose, "bootstrap", strict)
     model.rethreshold(subject_to="recall >= 0.5")
     assert model.requirements_met_
     assert model.threshold_interval_ is None

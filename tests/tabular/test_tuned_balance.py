@@ -6,7 +6,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from metricfit import TunedDecisionClassifier
-from metricfit.decide.shift.drift import DriftWarning, detect_drift
+from metricfit.decide.shift import DriftWarning, detect_drift
 
 
 def table(n, shares, seed, move=0.0):

@@ -26,8 +26,7 @@ from metricfit.data.files import SPOKEN, STANDARD_INPUT
 from metricfit.data.parquet_table import ParquetTable, large_parquet_table
 from metricfit.data.reading import read_table
 from metricfit.data.text_format import TableWarning
-from metricfit.decide.estimators.positive_class import choose_positive_class
-from metricfit.decide.guarantees.bounds import check_confidence, rate_of
+from metricfit.decide.bounds import check_confidence, rate_of
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics.class_order import declared_order
@@ -37,6 +36,7 @@ from metricfit.tabular.doctor.finding import Finding
 from metricfit.tabular.encoding.columns import as_text
 from metricfit.tabular.families.family import Integers
 from metricfit.tabular.large_rows import stratified_sample
+from metricfit.tabular.positive_class import choose_positive_class
 
 #: Findings about a table that fit and compare print; doctor prints all.
 FINDINGS_SHOWN = 2

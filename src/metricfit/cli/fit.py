@@ -34,7 +34,7 @@ from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import INTERRUPTED, NOT_MET, UserError, command_line, print_message, print_result
 from metricfit.data.columns import quote_label
 from metricfit.data.parquet_table import ParquetTable
-from metricfit.decide.refer.referral import check_referral
+from metricfit.decide.refer import check_referral
 from metricfit.errors import ExportError, quote
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements

@@ -1,29 +1,23 @@
 """From scores to decisions: what happens between the scores of a model and the actions that follow from them.
 
-- ``best``: ``best_decision``, from held-out logits and labels to a decision.
+- ``best``: ``best_decision``, ``best_referral`` and ``estimate_prevalence``, which take arrays or tensors.
 - ``decision``: the kinds of decisions, and the evidence for them; ``decision_module`` is a torch model with one.
-- ``decision_choice``: the choice of a decision, with bootstrap intervals and requirements; ``threshold_choice`` is its
-  part for two classes, and ``refit`` what is fitted again on resamples.
-- ``class_requirements``: which classes or labels a requirement is about, and their names.
+- ``choose``: the choice of a decision, with bootstrap intervals and requirements.
 - ``held_out``: the rows on which decisions are chosen.
+- ``class_requirements``: which classes or labels a requirement is about, and their names.
 - ``calibration``: logits to calibrated logits, a temperature and a bias fitted on held-out rows.
 - ``rules``: the threshold of two classes, by expected counts (plug-in) or by labels (empirical), under requirements.
-- ``offsets``: the best offsets of several classes, added to the logits before the argmax; ``offset_search`` finds them.
-- ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
-- ``decision_curve``: the counts and the value of the metric at every threshold.
-- ``probability_thresholds``: the best threshold of binary logits, as a probability.
-- ``group_thresholds``: the best thresholds of several groups of rows.
-
-Rooms of their own:
-
-- ``guarantees``: requirements that hold on new rows with a given probability.
-- ``classes``: decisions about several classes under requirements.
+- ``offsets``: the best offsets of several classes, added to the logits before the argmax; ``required_offsets`` finds
+  them under requirements, and ``classes`` makes decisions of them.
 - ``labels``: decisions about several labels.
-- ``costs``: decisions by costs, of each row or of each pair of true and decided class.
-- ``units``: decisions for a metric of each image or row.
+- ``costs``: decisions by costs of each row.
 - ``refer``: decisions that refer some rows to a person.
+- ``group_thresholds``: the best thresholds of several groups of rows.
+- ``bounds``, ``certified``, ``certified_offsets``: requirements that hold on new rows with a given probability.
+- ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
 - ``shift``: the class balance of new rows without labels, and drift.
-- ``estimators``: what ``MetricClassifier`` and ``TunedDecisionClassifier`` share.
+- ``decision_curve``: the counts and the value of the metric at every threshold.
+- ``units``: decisions for a metric of each image or row, by ``expected_values``.
 
 Tune decisions on data that the model was not trained on.
 """
@@ -45,19 +39,16 @@ from metricfit.decide.decision import (
 )
 from metricfit.decide.decision_module import DecisionModule
 from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresholds
-from metricfit.decide.units.per_image import per_image
-from metricfit.decide.units.per_row import per_row
+from metricfit.decide.units import per_image, per_row
 
 if TYPE_CHECKING:
-    from metricfit.decide.best import best_decision
-    from metricfit.decide.refer.referral_choice import best_referral
-    from metricfit.decide.shift.prior_shift import estimate_prevalence
+    from metricfit.decide.best import best_decision, best_referral, estimate_prevalence
 
 #: Loaded when first used, because the bootstrap needs scipy, and the rest needs torch alone.
 _LATER = {
     "best_decision": "metricfit.decide.best",
-    "best_referral": "metricfit.decide.refer.referral_choice",
-    "estimate_prevalence": "metricfit.decide.shift.prior_shift",
+    "best_referral": "metricfit.decide.best",
+    "estimate_prevalence": "metricfit.decide.best",
 }
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The best decision for a metric, from held-out logits and labels."""
+"""Decisions from arrays of held-out logits and labels: checks, calibration, and the choice of ``decide.choose``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from metricfit.core.types import LabelAverage
-from metricfit.decide.calibration import Calibration, fit_calibration
+from metricfit.decide.calibration import Calibration, fit_calibration, fit_label_calibration
+from metricfit.decide.certified import Guarantee, what_can_be_promised
+from metricfit.decide.choose import choose_decision, choose_label_decision
 from metricfit.decide.decision import Decision, LabelDecision, ThresholdDecision
-from metricfit.decide.decision_choice import choose_decision
-from metricfit.decide.guarantees.certified import Guarantee, what_can_be_promised
-from metricfit.decide.held_out import collect_held_out, collect_label_rows
-from metricfit.decide.labels.label_decisions import choose_label_decision, fit_label_calibration
+from metricfit.decide.held_out import collect_held_out, collect_label_rows, default_refit
+from metricfit.decide.refer import check_referral, choose_referral
 from metricfit.decide.rules import Rule, check_rule
+from metricfit.decide.shift import PriorShift, estimate_prior_shift
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import what_is_reachable
@@ -231,3 +232,117 @@ def check_groups(groups: Any, rows: int) -> NDArray[Any] | None:
     if array.shape != (rows,):
         raise InvalidValueError(f"groups needs one group per row, {rows}; got an array of shape {array.shape}")
     return array
+
+
+def estimate_prevalence(
+    logits: Array, target: Array, new_logits: Array, *, weight: Array | None = None, groups: Any = None, seed: int = 0
+) -> PriorShift:
+    """Estimate the class balance of new rows without labels, for a model of your own.
+
+    Pass the result's ``shares`` to ``best_decision(..., prevalence=...)`` to decide for the new balance.
+
+    Args:
+        logits: Logits of rows that the model was not trained on, ``(n,)`` or ``(n, 1)`` for two classes, ``(n, c)`` for
+            several.
+        target: Their class numbers.
+        new_logits: Logits of the new rows by the same model.
+        weight: One weight per row with a label.
+        groups: One group per row with a label, for rows that are not independent.
+        seed: The seed of the bootstrap.
+
+    Returns:
+        The shares with intervals, and the test for drift, as ``estimate_prior_shift``.
+
+    Raises:
+        InvalidValueError: The arrays do not fit each other, hold NaN, or there are no new rows.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> y = (torch.arange(2000) % 10 == 0).long()
+        >>> z = torch.randn(2000, generator=generator) + 3 * y
+        >>> new = torch.cat([z[y == 1], z[y == 0][:200]])
+        >>> result = estimate_prevalence(z, y, new)
+        >>> round(float(result.shares[1]), 1), result.drift.found
+        (0.5, False)
+    """
+    z, y, w = check_rows(logits, target, weight)
+    new = torch.as_tensor(new_logits)
+    new = new[:, None] if new.dim() == 1 else new
+    rows = collect_held_out(z, y, w, None if groups is None else np.asarray(groups))
+    if len(rows.shares) < max(2, z.shape[1]) or not bool((rows.shares > 0).all()):
+        raise InvalidValueError("the class balance of new rows needs rows of every class with labels")
+    return estimate_prior_shift(rows, new, seed=seed)
+
+
+def best_referral(
+    logits: Array,
+    target: Array,
+    metric: str | Metric | Formula,
+    *,
+    max_share: float | None = None,
+    subject_to: Requirements | None = None,
+    rule: Rule = "plugin",
+    weight: Array | None = None,
+    groups: Any = None,
+    calibrate: bool = True,
+    seed: int = 0,
+) -> ThresholdDecision:
+    """Choose which rows a model decides and which are referred to a person, for a metric of two classes.
+
+    The threshold is the best one for the metric. The rows whose logits are in a region around it are referred; the
+    others are decided as without the region, and the metric is theirs. Use logits of rows that the model was not
+    trained on.
+
+    Args:
+        logits: Held-out logits, ``(n,)`` or ``(n, 1)``. For the empirical rule any scores will do.
+        target: Labels 0 and 1.
+        metric: A Metric of counts, its name or a function of Counts.
+        max_share: The largest share of the rows that may be referred. The region is the one with the best metric. By
+            default it is the smallest one that meets ``subject_to``.
+        subject_to: Requirements on the decided rows, such as ``"precision >= 0.9"``.
+        rule: "plugin", "empirical" or "auto", which is "plugin", as in ``best_decision``.
+        weight: One weight per row.
+        groups: One group per row, for rows that are not independent; the bootstrap draws whole groups.
+        calibrate: Whether to calibrate the logits for the plug-in rule. False if they are calibrated already.
+        seed: The seed of the bootstrap.
+
+    Returns:
+        The decision about logits as they were given. ``referral`` is the region, with its share of these rows; value,
+        intervals and requirements are those of the other rows. If no region meets the requirements, it is the one with
+        the smallest violation, and ``evidence.not_reachable`` says so.
+
+    Raises:
+        InvalidValueError: Neither ``max_share`` nor ``subject_to`` is given, there are more than two classes or rows of
+            one class alone, or the arrays do not fit each other.
+        InvalidTypeError: An argument has the wrong type.
+
+    Example:
+        >>> import torch
+        >>> z = torch.linspace(-3, 3, 300)
+        >>> y = (torch.rand(300, generator=torch.Generator().manual_seed(0)) < torch.sigmoid(2 * z)).long()
+        >>> decision = best_referral(z, y, "accuracy", max_share=0.2)
+        >>> decision.referral.share <= 0.2, round(decision.evidence.value, 2)
+        (True, 0.94)
+        >>> round(best_referral(z, y, "f1", subject_to="precision >= 0.95").referral.share, 2)
+        0.13
+    """
+    chosen, requirements = get_metric(metric), as_requirements(subject_to)
+    z, y, w = check_rows(logits, target, weight)
+    check_referral(chosen, max(2, z.shape[1]), max_share, requirements, None)
+    check_two_classes(z, y, w)
+    calibration = fit_calibration(z, y, w) if check_rule(rule) == "plugin" and calibrate else None
+    calibrated = z if calibration is None else calibration(z)
+    held_out = collect_held_out(calibrated, y, w, check_groups(groups, len(y)))
+    all_rows = choose_decision(held_out, chosen, subject_to=[], average="macro", seed=seed, rule=rule)
+    assert isinstance(all_rows, ThresholdDecision)
+    decision = choose_referral(
+        held_out,
+        chosen,
+        all_rows,
+        max_share=max_share,
+        subject_to=requirements,
+        rule=rule,
+        refit=default_refit(held_out, rule),
+        seed=seed,
+    )
+    return decision if calibration is None else decision.before(calibration)

@@ -27,6 +27,8 @@ STEPS, HALVINGS = 60, 30
 LONGEST_STEP = 5.0
 #: Newton's method stops once a step is expected to lower the cross-entropy by less than half of this.
 TOLERANCE = 1e-13
+#: How many positives the calibration of all labels counts for in the calibration of each.
+POSITIVES_OF_ALL = 10
 
 
 @dataclass(frozen=True)
@@ -255,3 +257,30 @@ def _smooth_labels(y: NDArray[np.int64], w: Floats, classes: int) -> Floats:
     shares = np.repeat((1 / (counts + classes))[:, None], classes, axis=1)
     shares[np.arange(len(y)), y] = (counts + 1) / (counts + classes)
     return shares
+
+
+def fit_label_calibration(logits: Array, y: Array, weight: Array | None) -> Calibration:
+    """Fit one temperature and bias per label on held-out rows, smoothed for rare labels.
+
+    A label with N positives has N / (N + 10) of its own calibration and the rest of the one that is fitted to all
+    labels together, so that a label with few positives does not follow the noise of these. On four tables
+    (studies/label_thresholds.py) the mean macro F1 of the plug-in thresholds on test rows was 0.435 with it, 0.431
+    without, 0.429 with thresholds tuned on the labels, and 0.355 at 0.5.
+
+    Args:
+        logits: Held-out logits ``(n, c)``.
+        y: Labels 0 and 1 ``(n, c)``.
+        weight: One weight per row, or None.
+
+    Returns:
+        The calibration.
+    """
+    z, there = to_numpy(logits, np.float64), to_numpy(y).astype(np.int64)
+    w = np.ones(len(there)) if weight is None else to_numpy(weight, np.float64)
+    positives = w @ there / w[w > 0].mean()
+    share = positives / (positives + POSITIVES_OF_ALL)
+    each = [fit_calibration(z[:, [label]], there[:, label], w) for label in range(there.shape[1])]
+    of_all = fit_calibration(z.reshape(-1, 1), there.reshape(-1), w.repeat(there.shape[1]))
+    slope = share / np.array([part.temperature for part in each]) + (1 - share) / of_all.temperature
+    bias = share * np.concatenate([part.bias for part in each]) + (1 - share) * of_all.bias
+    return Calibration(1 / slope, bias)

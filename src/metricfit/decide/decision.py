@@ -56,7 +56,7 @@ class Evidence:
         requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.
         not_reachable: None if the decision meets the requirements; otherwise what is reachable. The decision is then
             the one with the smallest violation.
-        confidence: The probability with which the requirements hold on new rows (``decide.guarantees``); None if they
+        confidence: The probability with which the requirements hold on new rows (``decide.certified``); None if they
             are met on the held-out rows alone, or not at all.
         out_of_fold: Whether the held-out scores are cross-validated, so that new rows are scored by other models.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.tensor_numerics import counting_dtype
+from metricfit.core.tensor_numerics import counting_dtype, is_positive
 from metricfit.core.threshold_vectors import PerLabel
 from metricfit.decide.decision import CostDecision, Decision, LabelDecision, OffsetDecision, ThresholdDecision
-from metricfit.decide.probability_thresholds import smallest_positive_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError
 
 #: The buffers of a decision that say of which kind it is; exactly one of them is not None.
@@ -231,3 +231,38 @@ def _round_up(thresholds: Any, dtype: torch.dtype) -> Tensor:
     rounded = numbers.to(dtype)
     above = torch.nextafter(rounded, torch.full_like(rounded, torch.inf))
     return torch.where(rounded.double() < numbers, above, rounded)
+
+
+def smallest_positive_logits(thresholds: Tensor, dtype: torch.dtype) -> Tensor:
+    """Find the smallest logits that are positive at thresholds of probabilities, by bisection over all numbers.
+
+    The logarithm of the odds of a threshold would be rounded, and decide a logit differently whose probability is the
+    threshold itself, as every threshold of ``curves.best_thresholds`` is.
+
+    Args:
+        thresholds: Thresholds of probabilities ``(c,)``.
+        dtype: The type of the logits, float32 or float64.
+
+    Returns:
+        Thresholds of logits ``(c,)`` of that type, in float64: ``logits >= result`` makes the decisions of
+        ``tensor_numerics.is_positive(logits, thresholds)``. They are infinite where all logits are decided alike.
+
+    Example:
+        >>> smallest_positive_logits(torch.tensor([0.75, 2.0]), torch.float64).round(decimals=2)
+        tensor([1.1000,    inf], dtype=torch.float64)
+    """
+    bound = thresholds.detach().cpu().double()
+    bits = torch.int32 if dtype == torch.float32 else torch.int64
+    last = int(torch.tensor(torch.finfo(dtype).max, dtype=dtype).view(bits))
+    low, high = torch.full_like(bound, -last, dtype=torch.int64), torch.full_like(bound, last, dtype=torch.int64)
+
+    def number(place: Tensor) -> Tensor:  # floating-point numbers of one sign have the order of their bits
+        return place.abs().to(bits).view(dtype) * torch.where(place < 0, -1.0, 1.0).to(dtype)
+
+    always, never = is_positive(number(low), bound), ~is_positive(number(high), bound)
+    while bool((high > low + 1).any()):
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)  # their mean, without overflow
+        positive = is_positive(number(middle), bound)
+        low, high = torch.where(positive, low, middle), torch.where(positive, middle, high)
+    found = number(high).double().masked_fill(never, math.inf)
+    return found.masked_fill(always, -math.inf)

@@ -89,7 +89,7 @@ def best_group_thresholds(
         subject_to: One or several requirements, at most one of them on a gap.
         weight: One weight per row, at least 0; by default all are 1.
         confidence: The probability with which all requirements must hold in all groups on new rows
-            (``decide.guarantees``); None to meet them on these rows alone. Not for gaps and weights, which have no
+            (``decide.certified``); None to meet them on these rows alone. Not for gaps and weights, which have no
             exact bounds.
         seed: The seed of the rows that choose the order of tests for a confidence.
 
@@ -180,7 +180,7 @@ def _certifier(
     if weight is not None:
         raise InvalidValueError("weights void the exact bounds of confidence=: leave weight or confidence out")
     with explain_missing("confidence=", ("numpy", "scipy"), "metricfit[stats]"):
-        from metricfit.decide.guarantees.certified_groups import certify_group
+        from metricfit.decide.certified import certify_group
     return partial(certify_group, confidence=confidence, groups=groups, seed=seed)
 
 

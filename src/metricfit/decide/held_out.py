@@ -1,15 +1,19 @@
-"""The rows on which decisions are chosen: held-out logits with labels, weights and groups."""
+"""The rows on which decisions are chosen: held-out logits with labels, weights and groups, and how to refit on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.rules import Rule, check_rule
 
 
 @dataclass(frozen=True)
@@ -148,3 +152,20 @@ def logit_shift(change: Tensor) -> Tensor:
     """Return how calibrated logits shift if the share of each class is multiplied by ``change``."""
     shift = change.log()
     return shift[1:] - shift[:1] if len(shift) == 2 else shift
+
+
+#: Fits ensemble and calibration again with one weight per row, and returns the calibrated logits of all rows.
+Refit = Callable[[Tensor], Tensor]
+
+
+def default_refit(held_out: HeldOut, rule: Rule) -> Refit:
+    """Return what is fitted to the rows before a decision: the calibration for the plug-in rule, otherwise nothing."""
+    return partial(_calibrate_again if check_rule(rule) == "plugin" else _keep, held_out)
+
+
+def _calibrate_again(held_out: HeldOut, weight: Tensor) -> Tensor:
+    return fit_calibration(held_out.logits, held_out.y, weight)(held_out.logits)
+
+
+def _keep(held_out: HeldOut, weight: Tensor) -> Tensor:
+    return held_out.logits

@@ -1,4 +1,19 @@
-"""Offsets of several classes: one number per class, added to the logits before the argmax, chosen for a metric."""
+"""Offsets of several classes: one number per class, added to the logits before the argmax, chosen for a metric.
+
+The search is a coordinate ascent from several starts, on true labels or on class probabilities.
+
+With the other offsets fixed, row i is assigned to class k as soon as the offset of k has grown by more than
+g_i = max_{j != k}(z_ij + o_j) - (z_ik + o_k). Sorting the g_i and summing in that order gives the counts for every
+choice of this one offset. Each row carries a share of each class: 1 and 0 for a true label, or the probabilities of a
+calibrated model, and the counts are then expected counts. For a metric of the whole confusion matrix the sums are its
+cells.
+
+Coordinate ascent stops where no change of a single offset helps, which need not be the best place. So it runs from
+several starts, coarsely: on at most 8,192 rows, with about 256 candidates per offset and then all candidates next to
+the best of these. All starts run for one round, and the plain argmax and the best of the others for some more. The best
+result is improved further on all rows, over all candidates (up to 65,536 divided by the number of classes, and then all
+next to the best of these). A step costs O(n log n + n c).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +24,264 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from metricfit.core.confusion import ConfusionMatrix
+from metricfit.core.counts import Counts
+from metricfit.core.numerics import ROUNDING
 from metricfit.core.tensor_numerics import exact_dtype
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.offset_search import STARTS, OffsetProblem, search_offsets
+from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Formula, Metric, get_metric
+
+#: Maximum number of counts that are held in memory at a time: candidates times classes.
+CANDIDATES_TIMES_CLASSES = 2**22
+#: Number of candidates per offset in the coarse search; number of candidates times classes in the fine search.
+COARSE_CANDIDATES, FINE_CANDIDATES_TIMES_CLASSES = 256, 2**16
+#: Maximum number of rows in the coarse search.
+COARSE_ROWS = 8192
+#: Number of starts: the plain argmax, equal class shares, and random offsets.
+STARTS = 6
+#: Number of starts that are followed beyond the first round, and for how many rounds.
+FOLLOWED_STARTS, FOLLOWED_ROUNDS = 3, 3
+
+
+class Found(NamedTuple):
+    """Offsets and the value of the metric with them."""
+
+    offsets: Tensor
+    value: float
+
+
+class OffsetProblem:
+    """Rows to decide, and the metric to maximise.
+
+    Args:
+        logits: Logits ``(n, c)``.
+        shares: The share of each class in each row, ``(n, c)``, in the type in which counts are exact.
+        weight: One weight per row.
+        metric: The metric.
+        average: The average over the classes.
+    """
+
+    def __init__(self, logits: Tensor, shares: Tensor, weight: Tensor, metric: Metric, average: ScalarAverage) -> None:
+        self.logits, self.weight, self.metric, self.average = logits, weight, metric, average
+        self.exact = logits.to(shares.dtype)
+        self.given_shares, self.shares = shares, shares * weight[:, None]
+        self.positives, self.n = self.shares.sum(0), weight.sum()
+        self.classes = logits.shape[1]
+        #: Sums over the rows for each decided class: true positives and rows, or the rows of every true class.
+        self.sums = self.classes if metric.needs_matrix else 2
+        #: Whether a row adds the same amounts to the sums of any class.
+        self.equal_amounts = metric.needs_matrix
+        self.sign = -1.0 if metric.minimize else 1.0
+
+    def draw(self, rows: int, seed: int) -> OffsetProblem:
+        """Return the problem itself if it has at most this number of rows, and otherwise a random part of it."""
+        if len(self.weight) <= rows:
+            return self
+        generator = torch.Generator().manual_seed(seed)
+        return self.take(torch.randperm(len(self.weight), generator=generator)[:rows].to(self.weight.device))
+
+    def take(self, rows: Tensor) -> OffsetProblem:
+        """Return the problem of these rows."""
+        shares = self.given_shares[rows]
+        return OffsetProblem(self.logits[rows], shares, self.weight[rows], self.metric, self.average)
+
+    def with_scores(self, scores: Tensor) -> OffsetProblem:
+        """Return the problem of the same rows with other scores in place of the logits."""
+        return OffsetProblem(scores, self.given_shares, self.weight, self.metric, self.average)
+
+    def value(self, decided: Tensor) -> float:
+        """Return the value of the metric for these decisions."""
+        return float(self.values(self.total(decided, self.amounts(decided))))
+
+    def amounts(self, decided: Tensor) -> Tensor:
+        """Return what each row adds to the sums of its decided class, ``(sums, n)``."""
+        if self.metric.needs_matrix:
+            return self.shares.T.contiguous()
+        return torch.stack([self.shares.gather(1, decided[:, None]).squeeze(1), self.weight])
+
+    def total(self, decided: Tensor, amounts: Tensor) -> Tensor:
+        """Add up the amounts of the rows that are decided for each class, ``(sums, c)``."""
+        return torch.stack([torch.bincount(decided, amount, minlength=self.classes) for amount in amounts])
+
+    def values(self, sums: Tensor) -> Tensor:
+        """Return the metric of sums ``(..., sums, c)``; differences that are only rounding errors become 0."""
+        if self.metric.needs_matrix:
+            return self.metric(ConfusionMatrix(self._without_rounding(sums)))
+        tp, predicted = sums.unbind(-2)
+        return averaged(self.metric, self.counts(tp, predicted), self.average)
+
+    def counts(self, tp: Tensor, predicted: Tensor) -> Counts:
+        """Return the counts of every class, ``(..., c)``."""
+        cells = (tp, predicted - tp, self.positives - tp, self.n - predicted - self.positives + tp)
+        return Counts(*map(self._without_rounding, cells), exclusive=True)
+
+    def _without_rounding(self, cells: Tensor) -> Tensor:
+        return torch.where(cells > ROUNDING * self.n, cells, 0.0)
+
+    def fitting(self, counts: int) -> int:
+        """Return how many candidates have this number of counts, where a candidate has one count per class.
+
+        Candidates with a whole confusion matrix have c / 2 times as many.
+        """
+        return max(1, 2 * counts // (self.sums * self.classes))
+
+
+def offset_problem(
+    logits: Tensor, y: Tensor, weight: Tensor | None, metric: Metric, average: ScalarAverage, *, rule: Rule
+) -> OffsetProblem:
+    """Return the problem of a decision rule: each row counts for its own class, or for all by their probabilities.
+
+    Args:
+        logits: Logits ``(n, c)``, calibrated for the plug-in rule.
+        y: Class numbers.
+        weight: One weight per row, or None.
+        metric: The metric.
+        average: The average over the classes.
+        rule: "empirical" for the labels; otherwise the probabilities.
+
+    Returns:
+        The problem.
+    """
+    shares = one_hot(y, logits.shape[1]).double() if rule == "empirical" else logits.softmax(1)
+    weights = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
+    return OffsetProblem(logits, shares, weights, metric, average)
+
+
+def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, seed: int = 0) -> Found:
+    """Find offsets that no change of a single offset improves, from the best of several starts.
+
+    Args:
+        problem: The rows and the metric.
+        rounds: Maximum number of rounds through the classes.
+        starts: Number of starts, at least 1. From 1 start, the plain argmax, there is no coarse search.
+        seed: The seed of the random starts.
+
+    Returns:
+        The offsets, in at least float32, and the value of ``argmax(logits + offsets)``; never worse than the argmax.
+    """
+    dtype = torch.promote_types(problem.logits.dtype, torch.float32)
+    zeros = problem.logits.new_zeros(problem.classes, dtype=dtype)
+    candidates = max(2, problem.fitting(FINE_CANDIDATES_TIMES_CLASSES))
+    if starts == 1:
+        return ascend(problem, zeros, rounds, candidates)
+    best = Found(zeros, problem.value(problem.logits.argmax(1)))
+    few_rows = problem.draw(COARSE_ROWS, seed)
+    plain, *others = (
+        ascend(few_rows, start, 1, COARSE_CANDIDATES) for start in starting_offsets(few_rows, starts, seed)
+    )
+    others.sort(key=lambda found: -problem.sign * found.value)
+    for followed in [plain, *others[: FOLLOWED_STARTS - 1]]:
+        offsets = ascend(few_rows, followed.offsets, FOLLOWED_ROUNDS, COARSE_CANDIDATES).offsets.to(dtype)
+        value = problem.value((problem.logits + offsets).argmax(1))
+        if problem.sign * (value - best.value) > ROUNDING:
+            best = Found(offsets, value)
+    return ascend(problem, best.offsets, rounds, candidates)
+
+
+def starting_offsets(problem: OffsetProblem, starts: int, seed: int) -> list[Tensor]:
+    """Return offsets to start from: none, those that give the classes equal shares, and random ones."""
+    prior = problem.positives / problem.n
+    balanced = -prior.clamp(min=1e-6).log()
+    gaps = problem.exact - problem.exact.mean(1, keepdim=True)
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(max(0, starts - 2), problem.classes, generator=generator, dtype=torch.float64)
+    noise = noise.to(gaps) * gaps.std(0, correction=0)
+    return [torch.zeros_like(balanced), balanced, *(noise + 0.5 * balanced)][:starts]
+
+
+def improve_offsets(problem: OffsetProblem, offsets: Tensor) -> Tensor:
+    """Improve offsets by two quick rounds, as for a resample of the rows on which they were found."""
+    return ascend(problem.draw(COARSE_ROWS, 0), offsets, 2, COARSE_CANDIDATES).offsets
+
+
+def ascend(problem: OffsetProblem, start: Tensor, rounds: int, candidates: int) -> Found:
+    """Improve one offset after the other until a round brings no improvement."""
+    offsets = start
+    best = problem.value((problem.logits + offsets).argmax(1))
+    for _ in range(rounds):
+        before = best
+        for k in range(problem.classes):
+            tried = offsets.clone()
+            tried[k] += OffsetLine(problem, offsets, k).best_change(candidates)
+            value = problem.value((problem.logits + tried).argmax(1))
+            if problem.sign * (value - best) > ROUNDING:
+                offsets, best = tried, value
+        if best == before:
+            break
+    return Found(offsets, best)
+
+
+class OffsetLine:
+    """All changes of the offset of class k: the rows in the order in which they are assigned to it."""
+
+    def __init__(self, problem: OffsetProblem, offsets: Tensor, k: int) -> None:
+        self.problem, self.k = problem, k
+        z = problem.exact + offsets
+        own = z[:, k].clone()
+        z[:, k] = -torch.inf
+        highest, other = z.max(1)
+        gaps, order = torch.sort(highest - own)
+        self.other = other[order]
+        self.lost = problem.amounts(other)[:, order]
+        self.gained = self.lost if problem.equal_amounts else problem.amounts(torch.full_like(other, k))[:, order]
+        first_of_ties = torch.cat([gaps.new_ones(1, dtype=torch.bool), gaps[1:] != gaps[:-1]])
+        self.gap_number = first_of_ties.cumsum(0) - 1  # ties have one number
+        self.first_row = first_of_ties.nonzero().squeeze(1)
+        self.gaps = gaps[self.first_row]
+
+    def best_change(self, candidates: int) -> float:
+        """Return the best change of the offset over about this number of candidates, and all next to the best."""
+        sums = self.problem.total(self.other, self.lost)
+        distinct = len(self.gaps)
+        stride = max(1, distinct // candidates)
+        best, number = self._best_of(sums, 0, distinct, stride)
+        if stride > 1:
+            first = max(0, number - stride)
+            sums = sums + self._changes(0, first, first)[0] if first else sums
+            refined, nearby = self._best_of(sums, first, min(distinct, number + stride), 1)
+            number = nearby if refined > best else number
+        if number == 0:
+            return float(self.gaps[0]) - 1.0
+        if number == distinct:
+            return float(self.gaps[-1]) + 1.0
+        return float(self.gaps[number - 1] + self.gaps[number]) / 2
+
+    def _best_of(self, sums: Tensor, first: int, last: int, stride: int) -> tuple[float, int]:
+        """Return the best value, and the number of distinct gaps that are passed there, from ``first`` to ``last``.
+
+        Args:
+            sums: The sums where ``first`` gaps are passed.
+            first: The lowest number of gaps.
+            last: The highest number of gaps.
+            stride: Every how many gaps there is a candidate.
+        """
+        problem = self.problem
+        best, number = float(problem.sign * problem.values(sums)), first
+        chunk = problem.fitting(CANDIDATES_TIMES_CLASSES) * stride
+        for start in range(first, last, chunk):
+            end = min(start + chunk, last)
+            all_sums = sums + self._changes(start, end, stride).cumsum(0)
+            values = problem.sign * problem.values(all_sums)
+            highest = int(values.argmax())
+            if float(values[highest]) > best:
+                best, number = float(values[highest]), min(start + (highest + 1) * stride, end)
+            sums = all_sums[-1]
+        return best, number
+
+    def _changes(self, start: int, end: int, stride: int) -> Tensor:
+        """Return how the sums change with every ``stride`` of the gaps, ``(m, sums, c)``."""
+        c, k = self.problem.classes, self.k
+        rows = slice(int(self.first_row[start]), int(self.first_row[end]) if end < len(self.gaps) else None)
+        block = (self.gap_number[rows] - start) // stride
+        m = (end - start + stride - 1) // stride
+        place, own_place = block * c + self.other[rows], block * c + k
+        places = torch.cat([place, own_place])
+        amounts = torch.cat([-self.lost[:, rows], self.gained[:, rows]], 1)
+        return torch.stack([torch.bincount(places, amount, minlength=m * c).view(m, c) for amount in amounts], 1)
+
 
 #: What the sum of the class shares of a row can differ from 1 by because of rounding.
 SHARES_ROUNDING = 1e-4

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from metricfit import report
+from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.decision import REFERRED
-from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.findings import verdict_of_evaluation

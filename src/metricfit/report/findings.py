@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
-from metricfit.decide.estimators.model_requirements import model_requirements
-from metricfit.decide.guarantees.bounds import format_percent
+from metricfit.decide.bounds import format_percent
+from metricfit.decide.class_requirements import model_requirements
 from metricfit.metrics import averaged, get_metric
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.requirements import Requirement, parse_requirement

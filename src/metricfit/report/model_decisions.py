@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from metricfit import metrics, stats
 from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
-from metricfit.decide.costs.cost_decisions import interval_of_costs
-from metricfit.decide.costs.row_costs import RowCosts, cost_columns, row_costs
+from metricfit.decide.costs import RowCosts, cost_columns, interval_of_costs, row_costs
 from metricfit.decide.decision import REFERRED
 from metricfit.metrics import averaged, get_metric, names
 from metricfit.stats.multinomial import percentile_interval, resampled_counts

@@ -9,7 +9,7 @@ from typing import Any
 
 from metricfit import report
 from metricfit.data.parquet_table import ParquetTable
-from metricfit.decide.estimators.model_requirements import model_requirements
+from metricfit.decide.class_requirements import model_requirements
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.findings import verdict_of_fit

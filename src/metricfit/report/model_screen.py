@@ -10,8 +10,8 @@ from torch import Tensor
 
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
-from metricfit.decide.costs.row_costs import RowCosts, mean_cost
-from metricfit.decide.estimators.model_requirements import model_requirements
+from metricfit.decide.class_requirements import model_requirements
+from metricfit.decide.costs import RowCosts, mean_cost
 from metricfit.metrics import averaged, get_metric
 from metricfit.metrics.curves import InfeasibleError, best_threshold
 from metricfit.metrics.spoken_names import name_metric

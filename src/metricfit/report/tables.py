@@ -16,7 +16,7 @@ from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.costs.row_costs import RowCosts, mean_cost
+from metricfit.decide.costs import RowCosts, mean_cost
 from metricfit.decide.decision import REFERRED
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity

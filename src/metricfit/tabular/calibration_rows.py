@@ -16,11 +16,11 @@ from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 
 from metricfit.data.parquet_table import ParquetTable
-from metricfit.decide.costs.row_costs import cost_columns
-from metricfit.decide.estimators.row_checks import checked_groups, checked_labels, checked_weights
+from metricfit.decide.costs import cost_columns
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.metric import get_metric
+from metricfit.tabular.row_checks import checked_groups, checked_labels, checked_weights
 from metricfit.tabular.row_folds import is_forward, takes_row_numbers
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from metricfit.core.counts import Counts
-from metricfit.decide.guarantees.bounds import format_percent
+from metricfit.decide.bounds import format_percent
 from metricfit.metrics import accuracy, averaged, f1, precision, recall, specificity
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import get_metric

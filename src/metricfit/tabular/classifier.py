@@ -15,13 +15,12 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.estimators.deciding import DecidingClassifier
-from metricfit.decide.estimators.rollback import unchanged_if_it_fails
 from metricfit.decide.held_out import HeldOut
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.tabular import inputs, storage
 from metricfit.tabular.calibration_rows import keep_apart
+from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.export_layer import ModelExport
@@ -30,6 +29,7 @@ from metricfit.tabular.held_out_scores import check_training_share
 from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import check_parameters
 from metricfit.tabular.report_layer import ModelReport
+from metricfit.tabular.row_checks import unchanged_if_it_fails
 from metricfit.tabular.scored_rows import ScoredRows
 from metricfit.tabular.training_rows import prepare_rows
 

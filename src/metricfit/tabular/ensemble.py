@@ -12,8 +12,8 @@ from torch import Tensor
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
-from metricfit.decide.costs.row_costs import RowCosts
-from metricfit.decide.refit import Refit
+from metricfit.decide.costs import RowCosts
+from metricfit.decide.held_out import Refit
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.tabular.families.family import Features, FittedModel, Integers, ModelOfFolds

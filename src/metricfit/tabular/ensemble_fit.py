@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from metricfit.decide.costs.row_costs import row_costs
-from metricfit.decide.estimators.model_requirements import model_requirements
-from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
-from metricfit.decide.refit import Refit
+from metricfit.decide.class_requirements import model_requirements
+from metricfit.decide.costs import row_costs
+from metricfit.decide.held_out import HeldOut, HeldOutPlaces, Refit, collect_held_out
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.runs.executor import runs_on_cluster
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble

@@ -19,9 +19,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
-from metricfit.decide.estimators.estimator_scores import Scores
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.tabular.checks import check_whole
+from metricfit.tabular.estimator_scores import Scores
 
 log = logging.getLogger("metricfit.tabular")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from metricfit.decide.guarantees.bounds import check_confidence
+from metricfit.decide.bounds import check_confidence
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.average import AVERAGES
 from metricfit.metrics.requirements import Requirement

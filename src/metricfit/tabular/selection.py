@@ -12,9 +12,8 @@ from torch.nn.functional import log_softmax, pad, softplus
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.costs.cost_decisions import best_margin
-from metricfit.decide.costs.row_costs import RowCosts
-from metricfit.decide.decision_choice import choose_without_intervals
+from metricfit.decide.choose import choose_without_intervals
+from metricfit.decide.costs import RowCosts, best_margin
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.offsets import best_offsets
 from metricfit.metrics.curves import best_or_nearest

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metricfit.decide.costs.row_costs import check_costs
+from metricfit.decide.class_requirements import model_requirements
+from metricfit.decide.costs import check_costs
 from metricfit.decide.decision import RowCostDecision
-from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.errors import ModelFileError, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.metrics.metric_parameters import LARGEST_PARAMETER

@@ -12,7 +12,7 @@ from torch import Tensor
 from metricfit.decide.decision import Decision, ThresholdDecision
 from metricfit.decide.decision import restore_decision as restored_decision
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.refer.refer_label import check_refer_label
+from metricfit.decide.refer import check_refer_label
 from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_positive_number, label_type

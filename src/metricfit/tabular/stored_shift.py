@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from metricfit.decide.shift.drift import Drift
-from metricfit.decide.shift.prior_shift import PriorShift
+from metricfit.decide.shift import Drift, PriorShift
 from metricfit.errors import ModelFileError, quote
 from metricfit.tabular.description_checks import check_finite_number, check_whole_number
 

@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
-from metricfit.decide.class_requirements import check_class_index
-from metricfit.decide.costs.row_costs import check_costs, cost_columns
-from metricfit.decide.estimators.model_requirements import model_requirements
-from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
-from metricfit.decide.estimators.row_checks import checked_groups, checked_labels, checked_weights
-from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
+from metricfit.decide.choose import checked_guarantee
+from metricfit.decide.class_requirements import check_class_index, model_requirements
+from metricfit.decide.costs import check_costs, cost_columns
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.class_order import check_has_order, declared_order
 from metricfit.metrics.curves import as_requirements
@@ -29,6 +26,8 @@ from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import AnyFeatures, Features, Floats, Integers, TrainingRows
 from metricfit.tabular.large_rows import encode_large_table, is_large
 from metricfit.tabular.parameters import check_parameters
+from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
+from metricfit.tabular.row_checks import checked_groups, checked_labels, checked_weights
 from metricfit.tabular.row_folds import takes_row_numbers
 
 if TYPE_CHECKING:

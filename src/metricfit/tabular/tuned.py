@@ -16,26 +16,23 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from metricfit.core.types import LabelAverage
-from metricfit.decide.calibration import Calibration, fit_calibration
-from metricfit.decide.costs.row_costs import cost_columns
-from metricfit.decide.estimators.deciding import DecidingClassifier
-from metricfit.decide.estimators.estimator_scores import (
-    check_has_scores,
-    class_scores,
-    label_scores,
-    smallest_probability,
-    to_logits,
-)
-from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
-from metricfit.decide.estimators.rollback import unchanged_if_it_fails
+from metricfit.decide.calibration import Calibration, fit_calibration, fit_label_calibration
+from metricfit.decide.costs import cost_columns
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out, collect_label_rows
-from metricfit.decide.labels.label_decisions import fit_label_calibration
 from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.class_order import check_has_order, declared_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.tabular import tuned_storage
+from metricfit.tabular.deciding import DecidingClassifier
+from metricfit.tabular.estimator_scores import (
+    check_has_scores,
+    class_scores,
+    label_scores,
+    smallest_probability,
+    to_logits,
+)
 from metricfit.tabular.export_layer import ModelExport
 from metricfit.tabular.held_out_scores import (
     HeldOutScores,
@@ -47,6 +44,8 @@ from metricfit.tabular.held_out_scores import (
 )
 from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import check_decision_parameters
+from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
+from metricfit.tabular.row_checks import unchanged_if_it_fails
 from metricfit.tabular.tuned_rows import (
     TunedRows,
     check_prefit,

@@ -14,21 +14,20 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit.decide.class_requirements import check_class_index
-from metricfit.decide.costs.row_costs import check_costs
-from metricfit.decide.estimators.model_requirements import model_requirements
-from metricfit.decide.estimators.row_checks import (
+from metricfit.decide.choose import checked_guarantee
+from metricfit.decide.class_requirements import check_class_index, model_requirements
+from metricfit.decide.costs import check_costs
+from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.group_gap import GroupGap
+from metricfit.metrics.metric import get_metric
+from metricfit.tabular.held_out_scores import fit_parameters_of, rows_of
+from metricfit.tabular.row_checks import (
     checked_groups,
     checked_label_matrix,
     checked_labels,
     checked_weights,
     has_several_labels,
 )
-from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
-from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.metric import get_metric
-from metricfit.tabular.held_out_scores import fit_parameters_of, rows_of
 
 if TYPE_CHECKING:
     from metricfit.tabular.tuned import TunedDecisionClassifier

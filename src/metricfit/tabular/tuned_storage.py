@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from metricfit.decide.calibration import Calibration
-from metricfit.decide.estimators.estimator_scores import check_has_scores
 from metricfit.errors import ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_decision_description, check_positive_number
+from metricfit.tabular.estimator_scores import check_has_scores
 from metricfit.tabular.families.skops_files import model_from_bytes, model_to_bytes, trusted_types
 from metricfit.tabular.model_card import model_card
 from metricfit.tabular.model_folder import read_folder, write_folder

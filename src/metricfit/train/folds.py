@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical
 from metricfit.core.tensor_numerics import is_positive
-from metricfit.decide.probability_thresholds import best_probability_threshold
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
@@ -37,6 +36,7 @@ from metricfit.train.engine.loop import RunSettings
 from metricfit.train.engine.run import MakeLearner, TrainingRun
 from metricfit.train.engine.validation import UnmetRequirementWarning
 from metricfit.train.fitting import prepare_member
+from metricfit.train.label_thresholds import best_probability_threshold
 from metricfit.train.monitor import Monitored, measure_at_best, refuse_requirements
 from metricfit.train.result import FitResult
 from metricfit.train.schedules import MakeScheduler, SchedulerStep

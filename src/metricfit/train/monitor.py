@@ -23,8 +23,6 @@ from metricfit.core.threshold_reading import read_thresholds, refuse_classes
 from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, ThresholdOfLogits, read_decision
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
-from metricfit.decide.labels.label_thresholds import best_label_thresholds
-from metricfit.decide.probability_thresholds import probability_sweep
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged
 from metricfit.metrics.curves import InfeasibleError, best_of_sweep
@@ -38,6 +36,7 @@ from metricfit.metrics.row_cost import check_of_counts
 from metricfit.metrics.sweep import Sweep, one_class
 from metricfit.train.averaging import Averaging
 from metricfit.train.history import Row
+from metricfit.train.label_thresholds import best_label_thresholds, probability_sweep
 
 #: Columns of the history that have another meaning.
 PROGRESS = ("stage", "epoch", "step", "member", "train_loss", "lr")

@@ -14,13 +14,13 @@ from metricfit.core.counts import Counts
 from metricfit.core.threshold_reading import refuse_classes
 from metricfit.core.threshold_vectors import check_length
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.labels.label_thresholds import best_label_thresholds
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
 from metricfit.train.averaging import Averaging
+from metricfit.train.label_thresholds import best_label_thresholds
 
 BEST = "best"
 Threshold = float | Tensor

@@ -17,12 +17,11 @@ from sklearn.utils import Tags, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metricfit.core.counts import Counts
-from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
-from metricfit.decide.estimators.rollback import unchanged_if_it_fails
-from metricfit.decide.estimators.row_checks import checked_labels
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import auroc
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
+from metricfit.tabular.row_checks import checked_labels, unchanged_if_it_fails
 from metricfit_papers.baselines.cutting_planes import cut
 from metricfit_papers.baselines.violations import Array, Violations, WorstPairs, WorstTable
 

@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from metricfit._extras import explain_missing
 from metricfit._files import write_file
 from metricfit._version import __version__
-from metricfit.decide.estimators.deciding import DecidingClassifier
 from metricfit.errors import ExportError, InvalidTypeError
 from metricfit.export.made_up import made_up_rows
 from metricfit.export.onnx.columns import MEANINGS, Input, as_frame, encode, has_unknown_text, inputs_of
@@ -37,6 +36,7 @@ from metricfit.export.onnx.models import (
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs as tables
 from metricfit.tabular.classifier import MetricClassifier
+from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import MeanOfFolds
 from metricfit.tabular.families.kernel import KernelModel

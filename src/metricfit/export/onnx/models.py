@@ -17,12 +17,12 @@ from sklearn.tree import DecisionTreeClassifier
 from metricfit.core.arrays import to_numpy
 from metricfit.decide.calibration import Calibration
 from metricfit.decide.decision import CostDecision, OffsetDecision, ThresholdDecision
-from metricfit.decide.estimators.deciding import DecidingClassifier
 from metricfit.errors import ExportError
 from metricfit.export.onnx.columns import ARRAY_INPUT, Input
 from metricfit.export.onnx.graph import Graph
 from metricfit.export.onnx.trees import add_lightgbm, boosted_trees, forest_trees, is_lightgbm
 from metricfit.metrics.metric import get_metric
+from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.encoding.encoder import CLIP
 from metricfit.tabular.ensemble import Ensemble
 from metricfit.tabular.families.boosting import BoostedTrees

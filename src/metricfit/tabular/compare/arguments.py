@@ -18,13 +18,13 @@ from sklearn.model_selection import TimeSeriesSplit
 
 from metricfit.data import folds as split_into_folds
 from metricfit.data.columns import order_by_time
-from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
-from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
+from metricfit.decide.choose import checked_guarantee
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.class_order import declared_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.tabular.families.family import Integers, Splits
+from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 
 
 def name_of_metric(metric: str | Metric) -> str:

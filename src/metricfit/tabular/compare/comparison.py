@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.class_requirements import class_requirements
-from metricfit.decide.costs.row_costs import RowCosts, check_costs, cost_columns, row_costs
+from metricfit.decide.costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics import Metric, get_metric
 from metricfit.metrics.class_order import check_has_order, declared_order

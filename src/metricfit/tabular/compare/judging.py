@@ -19,9 +19,9 @@ from torch import Tensor
 from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.costs.row_costs import RowCosts, cost_columns, mean_cost, row_costs
-from metricfit.decide.decision_choice import choose_without_intervals
-from metricfit.decide.guarantees.certified import Guarantee
+from metricfit.decide.certified import Guarantee
+from metricfit.decide.choose import choose_without_intervals
+from metricfit.decide.costs import RowCosts, cost_columns, mean_cost, row_costs
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.average import averaged
 from metricfit.stats.multinomial import percentile_interval, resampled_counts

@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from metricfit.data.columns import split_target
-from metricfit.decide.estimators.positive_class import choose_positive_class
-from metricfit.decide.guarantees.bounds import check_confidence
+from metricfit.decide.bounds import check_confidence
 from metricfit.errors import InvalidTypeError, InvalidValueError, TableError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.tabular.doctor.column_checks import check_columns
@@ -24,6 +23,7 @@ from metricfit.tabular.doctor.row_checks import (
     check_target,
     check_time,
 )
+from metricfit.tabular.positive_class import choose_positive_class
 
 #: Columns of these findings say which row it is, and not what is in it.
 NAMING_ROWS = ("identifier", "unnamed_column")

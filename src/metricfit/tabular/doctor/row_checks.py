@@ -102,7 +102,7 @@ def check_requirements(
     """
     import torch
 
-    from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
+    from metricfit.decide.choose import checked_guarantee
 
     if not requirements:
         return

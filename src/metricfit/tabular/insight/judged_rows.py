@@ -20,14 +20,13 @@ from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.data.columns import did_you_mean
 from metricfit.data.parquet_table import ParquetRows, ParquetTable
-from metricfit.decide.costs.row_costs import RowCosts
+from metricfit.decide.costs import RowCosts
 from metricfit.decide.decision import REFERRED
-from metricfit.decide.estimators.row_checks import checked_labels, checked_weights
-from metricfit.decide.estimators.scoring import average_of_classes
 from metricfit.decide.held_out import HeldOut
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.tabular.large_rows import stratified_sample
+from metricfit.tabular.row_checks import average_of_classes, checked_labels, checked_weights
 
 
 def held_out_rows(model: Any) -> HeldOut:

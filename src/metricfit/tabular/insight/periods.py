@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.costs.cost_decisions import interval_of_costs
-from metricfit.decide.costs.row_costs import RowCosts
+from metricfit.decide.costs import RowCosts, interval_of_costs
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.stats.multinomial import percentile_interval

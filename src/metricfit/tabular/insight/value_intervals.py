@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.costs.row_costs import RowCosts
+from metricfit.decide.costs import RowCosts
 from metricfit.decide.decision import REFERRED
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric

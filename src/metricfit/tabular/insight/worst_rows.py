@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from metricfit.decide.refer.refer_label import labels_with_referred
+from metricfit.decide.refer import labels_with_referred
 from metricfit.tabular.checks import check_whole
 from metricfit.tabular.insight.judged_rows import JudgedRows, take_rows
 

@@ -1,0 +1,468 @@
+"""The choice of a decision on held-out logits, with bootstrap intervals, requirements and guarantees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from metricfit.core.threads import one_thread
+from metricfit.core.types import LabelAverage, ScalarAverage
+from metricfit.decide.bounds import check_confidence, check_exact, draw_one_per_group
+from metricfit.decide.calibration import fit_label_calibration
+from metricfit.decide.certified import Guarantee, check_guarantee, choose_certified, what_can_be_promised
+from metricfit.decide.certified_offsets import check_class_guarantee
+from metricfit.decide.class_requirements import class_requirements
+from metricfit.decide.classes import choose_class_decision, judge_class_decision
+from metricfit.decide.costs import choose_cost_decision, choose_cost_without_intervals
+from metricfit.decide.decision import (
+    CostDecision,
+    Decision,
+    Evidence,
+    LabelDecision,
+    OffsetDecision,
+    ThresholdDecision,
+    to_probability,
+)
+from metricfit.decide.held_out import HeldOut, Refit, default_refit
+from metricfit.decide.labels import (
+    LabelRequirements,
+    choose_label_thresholds,
+    choose_required_thresholds,
+    judge_label_requirements,
+    label_value,
+    row_values,
+)
+from metricfit.decide.optimism import corrected_value, draw_multiplicities, interval_of_decisions
+from metricfit.decide.rules import Rule, check_rule, choose_threshold
+from metricfit.errors import InvalidValueError
+from metricfit.metrics.feasibility import InfeasibleError, what_is_reachable
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.requirements import Requirement
+from metricfit.stats import bootstrap
+from metricfit.stats.percentiles import compute_interval
+
+
+@one_thread()
+def choose_decision(
+    held_out: HeldOut,
+    metric: Metric,
+    *,
+    subject_to: Sequence[Requirement],
+    average: ScalarAverage,
+    seed: int,
+    rule: Rule = "empirical",
+    refit: Refit | None = None,
+    resamples: int | None = None,
+    confidence: float | None = None,
+    out_of_fold: bool = False,
+) -> Decision:
+    """Choose the decision for a metric on held-out rows, under requirements if there are any.
+
+    If no decision meets the requirements, the one with the smallest violation is chosen, and the decision says so.
+    With costs in columns the threshold is one of cost margins (``decide.costs``).
+
+    Args:
+        held_out: Calibrated logits of held-out rows.
+        metric: The metric.
+        subject_to: Requirements. Of several classes, each is on the class in its brackets, or on every class
+            (``class_requirements``).
+        average: The average over several classes.
+        seed: The seed of the bootstrap.
+        rule: "plugin" for the best expected value, "empirical" for the best value on the labels, or "auto"
+            (``decide.rules``).
+        refit: What was fitted to the same rows before the decision, for the corrected value: given one weight per row,
+            fit it again and return the calibrated logits of all rows. By default the logits are calibrated again for
+            the plug-in rule, and left as they are for the empirical rule.
+        resamples: Number of resamples for the corrected value; by default a number that takes about a second.
+        confidence: The probability with which all requirements must hold on new rows (``decide.certified``); None to
+            meet them on the held-out rows alone.
+        out_of_fold: Whether the logits are out of fold, so that new rows are scored by other models than these.
+
+    Returns:
+        The decision.
+
+    Raises:
+        InvalidValueError: There is no such rule, a requirement is on a class that there is not, or a confidence is
+            given for requirements or rows that have no exact bounds; or the metric is infinite at the best decision.
+        InfeasibleError: There are too few rows for this confidence.
+    """
+    kind = check_rule(rule)
+    refit = refit or default_refit(held_out, kind)
+    classes = max(2, held_out.logits.shape[1])
+    requirements = class_requirements(subject_to, classes)
+    guarantee = None
+    if confidence is not None:
+        guarantee = checked_guarantee(
+            requirements,
+            held_out.y,
+            confidence,
+            weight=held_out.weight,
+            groups=held_out.groups,
+            seed=seed,
+            out_of_fold=out_of_fold,
+        )
+    if metric.columns:  # without requirements, so without a guarantee
+        return choose_cost_decision(held_out, metric, rule=kind, refit=refit, resamples=resamples, seed=seed)
+    decision = choose_without_intervals(
+        held_out, metric, subject_to=requirements, average=average, rule=kind, guarantee=guarantee
+    )
+    value = decision.evidence.value
+    if not np.isfinite(value):
+        raise InvalidValueError(
+            f"{metric.name} is {value} at the best decision on the held-out rows: it divides by a count that "
+            "is 0. Add a number to the denominator, or cap it, as in 'tp/max(fp, 1)'"
+        )
+    if isinstance(decision, ThresholdDecision):
+        return judge_threshold_decision(
+            decision, held_out, metric, requirements, seed, kind, refit, resamples, guarantee
+        )
+    assert isinstance(decision, (OffsetDecision, CostDecision))
+    return judge_class_decision(decision, held_out, metric, requirements, average, seed, kind, refit, resamples)
+
+
+def choose_without_intervals(
+    held_out: HeldOut,
+    metric: Metric,
+    *,
+    subject_to: Sequence[Requirement],
+    average: ScalarAverage,
+    rule: Rule = "plugin",
+    guarantee: Guarantee | None = None,
+) -> Decision:
+    """Choose the same decision as ``choose_decision``, which has the same arguments, in a fraction of the time.
+
+    Returns:
+        The decision; its intervals and its corrected value are None.
+    """
+    kind = check_rule(rule)
+    if metric.columns:
+        return choose_cost_without_intervals(held_out, metric, kind)
+    requirements = class_requirements(subject_to, max(2, held_out.logits.shape[1]))
+    if held_out.logits.shape[1] == 1:
+        return choose_threshold_decision(held_out, metric, requirements, rule=kind, guarantee=guarantee)
+    return choose_class_decision(held_out, metric, requirements, average=average, rule=kind, guarantee=guarantee)
+
+
+#: Total number of scores that the bootstrap draws, which limits its time to some seconds.
+SCORES_DRAWN = 20_000_000
+
+
+def choose_threshold_decision(
+    held_out: HeldOut, metric: Metric, requirements: list[Requirement], *, rule: Rule, guarantee: Guarantee | None
+) -> ThresholdDecision:
+    """Choose the threshold of two classes, without intervals.
+
+    Args:
+        held_out: Calibrated logits of held-out rows.
+        metric: The metric.
+        requirements: The requirements.
+        rule: "plugin" or "empirical".
+        guarantee: The probability with which the requirements must hold on new rows, or None.
+
+    Returns:
+        The decision.
+    """
+    scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
+    choose = choose_threshold if guarantee is None else partial(choose_certified, guarantee=guarantee)
+    chosen = choose(scores, y, weight, metric, requirements, rule=rule)
+    # The search uses logits, because probabilities round to 0 or 1; messages show probabilities.
+    at = to_probability(chosen.threshold)
+    not_reachable = None
+    if not chosen.feasible and guarantee is None:
+        not_reachable = what_is_reachable(requirements, chosen.requirements, at)
+    elif not chosen.feasible and guarantee is not None:
+        not_reachable = what_can_be_promised(scores, y, metric, requirements, guarantee, chosen.threshold, at)
+    evidence = Evidence(
+        chosen.value,
+        requirements=chosen.requirements,
+        not_reachable=not_reachable,
+        confidence=guarantee.confidence if guarantee is not None and chosen.feasible else None,
+        out_of_fold=guarantee is not None and guarantee.out_of_fold,
+    )
+    return ThresholdDecision(chosen.threshold, evidence=evidence)
+
+
+def judge_threshold_decision(
+    decision: ThresholdDecision,
+    held_out: HeldOut,
+    metric: Metric,
+    requirements: list[Requirement],
+    seed: int,
+    rule: Rule,
+    refit: Refit,
+    resamples: int | None,
+    guarantee: Guarantee | None,
+) -> ThresholdDecision:
+    """Return the decision with its intervals and its corrected value.
+
+    The arguments are those of ``choose_decision``, with the rule that "auto" stands for.
+    """
+    scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
+    threshold, feasible = decision.threshold, decision.evidence.not_reachable is None
+    falling = scores.sort(descending=True).values.numpy()
+    thresholds: list[float] = []
+
+    def fit_decision(weight: Tensor) -> Tensor:
+        logits = refit(weight).squeeze(1)
+        choose = choose_threshold
+        if guarantee is not None:
+            times = weight if held_out.weight is None else weight / held_out.weight
+            choose = partial(choose_certified, guarantee=guarantee, times=times)
+        chosen = choose(logits, y, weight, metric, requirements, rule=rule)
+        decided = logits >= chosen.threshold
+        thresholds.append(_threshold_of_share(falling, int(decided.sum())))
+        return decided.long()
+
+    corrected = corrected_value(
+        fit_decision,
+        y,
+        metric,
+        weight=weight,
+        groups=held_out.groups,
+        balance_known=held_out.balance_known,
+        resamples=resamples,
+        seed=seed,
+    )
+    resample = partial(
+        bootstrap,
+        scores.numpy(),
+        y.numpy(),
+        metric,
+        weight=None if weight is None else weight.numpy(),
+        groups=held_out.groups,
+        stratified=held_out.balance_known,
+        resamples=int(np.clip(SCORES_DRAWN // len(y), 100, 1000)),
+        seed=seed,
+    )
+    interval: tuple[float, float] | None = None
+    drawn = None
+    if feasible and rule == "empirical" and guarantee is None:
+        with suppress(InfeasibleError):  # the rows meet the requirements, but none of the resamples does
+            drawn = resample(subject_to=requirements)
+            interval = drawn.threshold_interval
+    elif feasible:
+        interval = compute_interval(np.array(thresholds[1:]), None, 0.95)
+    drawn = drawn or resample(threshold=threshold)
+    estimate, ends = corrected.value, corrected.interval
+    if requirements:  # resamples that no threshold suits decide far from here, so their optimism is not this decision's
+        at_threshold = resample(threshold=threshold).interval
+        estimate, ends = decision.evidence.value, (at_threshold.low, at_threshold.high)
+    value_ends = (drawn.interval.low, drawn.interval.high)
+    if not value_ends[0] < value_ends[1] or not ends[0] < ends[1]:
+        by_counts = interval_of_decisions(
+            decision.decide(scores), y, metric, weight=weight, groups=held_out.groups, seed=seed
+        )
+        value_ends, ends = (pair if pair[0] < pair[1] else by_counts for pair in (value_ends, ends))
+    interval = None if interval is None else _with_equal_thresholds(interval, scores, threshold)
+    return replace(decision, interval=interval).with_evidence(
+        value_interval=value_ends, corrected_value=estimate, corrected_interval=ends
+    )
+
+
+def _with_equal_thresholds(interval: tuple[float, float], scores: Tensor, threshold: float) -> tuple[float, float]:
+    """Extend an interval to all thresholds that make the same decisions: those between the two scores next to it."""
+    below, above = scores[scores < threshold], scores[scores >= threshold]
+    lowest = float(below.max()) if len(below) else threshold
+    highest = float(above.min()) if len(above) else threshold
+    return min(interval[0], lowest), max(interval[1], highest)
+
+
+def _threshold_of_share(falling: NDArray[np.float64], positives: int) -> float:
+    """Return a threshold of scores that this number of rows reaches, halfway between two scores."""
+    if positives == 0:
+        return float(falling[0]) + 1.0
+    if positives == len(falling):
+        return float(falling[-1]) - 1.0
+    return float(falling[positives - 1] + falling[positives]) / 2
+
+
+#: Total number of logits that the resamples choose thresholds on, and the fewest and the most resamples.
+LOGITS_CHOSEN_ON, FEWEST, MOST = 1_000_000, 10, 50
+
+
+def probability_of_label(label: int, threshold: float) -> float:
+    """Return the threshold of a label as a probability."""
+    return to_probability(threshold)
+
+
+@one_thread()
+def choose_label_decision(
+    held_out: HeldOut,
+    metric: Metric,
+    *,
+    average: LabelAverage,
+    seed: int,
+    rule: Rule = "plugin",
+    subject_to: Sequence[Requirement] = (),
+    confidence: float | None = None,
+    out_of_fold: bool = False,
+    as_shown: Callable[[int, float], float] = probability_of_label,
+) -> LabelDecision:
+    """Choose one threshold per label for a metric on held-out rows.
+
+    Thresholds that are tuned on the labels overfit rare labels (Lin and Lin, CIKM 2023). The plug-in rule smooths them:
+    thresholds follow from probabilities, whose calibration rare labels share with all others.
+
+    Args:
+        held_out: Calibrated logits and labels ``(n, c)``.
+        metric: The metric.
+        average: "macro", "micro" or "weighted" over labels, or "samples" over rows.
+        seed: The seed of the bootstrap.
+        rule: "plugin" for the best expected value, "empirical" for the best value on the labels, or "auto".
+        subject_to: Requirements, each on the label in its brackets or on every label (``class_requirements``).
+        confidence: The probability with which all requirements must hold on new rows; None to meet them on these.
+        out_of_fold: Whether the logits are out of fold, so that new rows are scored by other models than these.
+        as_shown: Returns the threshold of a label on the scale that readers see; by default a probability.
+
+    Returns:
+        The decision. Its corrected value is estimated on the rows that resamples leave out; the resamples repeat the
+        calibration (for the plug-in rule) and the choice of the thresholds. Under requirements the value is that of
+        the held-out rows, and its interval that of the same decisions on resamples.
+
+    Raises:
+        InvalidValueError: There is no such rule or label, the average makes no sense for the metric, or a confidence
+            is given for requirements or rows that have no exact bounds.
+        InfeasibleError: There are too few rows for this confidence.
+    """
+    kind, logits, y = check_rule(rule), held_out.logits.double(), held_out.y
+    requirements, guarantee = class_requirements(subject_to, y.shape[1], has_labels=True), None
+    if confidence is not None:
+        guarantee = checked_guarantee(
+            requirements,
+            y,
+            confidence,
+            weight=held_out.weight,
+            groups=held_out.groups,
+            seed=seed,
+            out_of_fold=out_of_fold,
+        )
+    required = LabelRequirements(requirements, y.shape[1], guarantee)
+
+    def choose(z: Tensor, weight: Tensor | None, times: Tensor | None = None) -> tuple[Tensor, dict[int, bool]]:
+        if not requirements:
+            return choose_label_thresholds(z, y, weight, metric, average, rule=kind), {}
+        return choose_required_thresholds(z, y, weight, metric, average, required, rule=kind, times=times)
+
+    thresholds, feasible = choose(logits, held_out.weight)
+    results, not_reachable = judge_label_requirements(
+        logits, y, held_out.weight, metric, required, thresholds, feasible, as_shown
+    )
+    decided = (logits >= thresholds).double()
+    value = label_value(decided, y, held_out.weight, metric, average)
+    w = torch.ones(len(y), dtype=torch.float64) if held_out.weight is None else held_out.weight.double()
+    resamples = int(np.clip(LOGITS_CHOSEN_ON // logits.numel(), FEWEST, MOST))
+    votes, times = torch.zeros_like(decided), torch.zeros(len(y), dtype=torch.float64)
+    row_sums = torch.zeros(len(y), dtype=torch.float64)
+    values, drawn = [], []
+    stratum = torch.zeros(len(y), dtype=torch.long)  # rows have no class, and are drawn from all
+    for multiplicity in draw_multiplicities(stratum, held_out.groups, resamples, seed):
+        weight = w * multiplicity
+        z = fit_label_calibration(logits, y, weight)(logits) if kind == "plugin" else logits
+        called = (z >= choose(z, weight, multiplicity)[0]).double()
+        drawn.append(_thresholds_of_counts(logits, called.sum(0)))
+        if requirements:  # resamples that no threshold suits decide far from here
+            called = decided
+        left_out = (multiplicity == 0).double()
+        votes += called * left_out[:, None]
+        times += left_out
+        if average == "samples":
+            row_sums += left_out * row_values(called, y.double(), metric)
+        values.append(label_value(called, y, weight, metric, average))
+    judged = times > 0
+    if average == "samples":
+        corrected = float((w * row_sums / times.clamp(min=1))[judged].sum() / w[judged].sum())
+    else:
+        shares = torch.where(judged[:, None], votes / times.clamp(min=1)[:, None], decided)
+        corrected = label_value(shares, y, held_out.weight, metric, average)
+    low, high = compute_interval(np.array(values), None, 0.95)
+    shift = corrected - float(np.mean(values))
+    ends = np.clip([low + shift, high + shift], *metric.bounds)
+    several = torch.stack(drawn)
+    below, above = (
+        several.quantile(level, dim=0, interpolation=side) for level, side in ((0.025, "lower"), (0.975, "higher"))
+    )  # the ends may be logits of rows, but the threshold lies between two
+    intervals = torch.stack([below.minimum(thresholds), above.maximum(thresholds)], dim=1)
+    evidence = Evidence(
+        value,
+        value_interval=(low, high),
+        corrected_value=corrected,
+        corrected_interval=(float(ends[0]), float(ends[1])),
+        requirements=results,
+        not_reachable=not_reachable,
+        confidence=confidence if not_reachable is None and guarantee is not None else None,
+        out_of_fold=guarantee is not None and guarantee.out_of_fold,
+    )
+    return LabelDecision(thresholds, intervals, evidence=evidence)
+
+
+def _thresholds_of_counts(logits: Tensor, positives: Tensor) -> Tensor:
+    """Return thresholds that these numbers of rows reach, one per label, halfway between two logits."""
+    falling = logits.sort(dim=0, descending=True).values
+    padded = torch.cat([falling[:1] + 2, falling, falling[-1:] - 2])
+    above = positives.long()[None]
+    return ((padded.gather(0, above) + padded.gather(0, above + 1)) / 2).squeeze(0)
+
+
+def checked_guarantee(
+    requirements: Sequence[Requirement],
+    y: Tensor,
+    confidence: Any,
+    *,
+    weight: Tensor | None = None,
+    groups: NDArray[Any] | None = None,
+    seed: int = 0,
+    out_of_fold: bool = False,
+) -> Guarantee:
+    """Check, before any scores are known, that a confidence is possible for these requirements and rows.
+
+    Args:
+        requirements: The requirements, on classes by their numbers (``class_requirements``).
+        y: Class numbers ``(n,)``; for several labels 0 and 1 ``(n, c)``.
+        confidence: The probability with which all must hold.
+        weight: One weight per row, or None.
+        groups: The group of each row, or None.
+        seed: The seed of the guarantee.
+        out_of_fold: Whether the scores will be out of fold.
+
+    Returns:
+        The guarantee to ask for.
+
+    Raises:
+        InfeasibleError: There are too few rows; the message says how many are needed.
+        InvalidValueError: There is no requirement, one on a metric without an exact bound, or rows without one.
+        InvalidTypeError: The confidence is no number.
+
+    Example:
+        >>> import torch
+        >>> from metricfit.metrics import parse_requirement
+        >>> checked_guarantee([parse_requirement("fpr <= 0.1")], torch.zeros(50), 0.95).confidence
+        0.95
+    """
+    guarantee = Guarantee(check_confidence(confidence), seed, out_of_fold, groups)
+    check_exact(requirements, y, weight)
+    if not requirements:
+        raise InvalidValueError("confidence= is about requirements: give subject_to=, or leave confidence out")
+    try:
+        _check_enough_rows(requirements, y, guarantee)
+    except InfeasibleError as error:
+        raise InfeasibleError(f"{error}{'' if groups is None else '. Of each group, one row counts'}") from None
+    return guarantee
+
+
+def _check_enough_rows(requirements: Sequence[Requirement], y: Tensor, guarantee: Guarantee) -> None:
+    if y.dim() == 2:
+        LabelRequirements(requirements, y.shape[1], guarantee).check_rows(y)
+        return
+    counted = y[draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)]
+    if int(y.max()) > 1:
+        check_class_guarantee(requirements, counted, guarantee.confidence)
+    else:
+        check_guarantee(requirements, counted, guarantee.confidence)

@@ -1,0 +1,292 @@
+"""Decisions about several classes: by offsets, under requirements if there are any, or by expected costs.
+
+Expected costs are for metrics of the whole confusion matrix. A change of one decision moves a metric by its gradient at
+the confusion matrix. So the best decisions are those of the lowest expected cost, argmin_j sum_i p_i L_ij, with L the
+gradient at the matrix of these decisions (Narasimhan et al., ICML 2015). Offsets on the logits cannot make such
+decisions: if grades 1 and 3 are equally probable, the decision of the best quadratic kappa is often grade 2. L is
+computed at the decisions of the best offsets and then at its own decisions, and offsets on minus the expected costs
+make up for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metricfit.core.confusion import ConfusionMatrix
+from metricfit.core.numerics import ROUNDING
+from metricfit.core.types import ScalarAverage
+from metricfit.decide.certified import Guarantee
+from metricfit.decide.certified_offsets import certify_offsets, what_offsets_can_promise
+from metricfit.decide.decision import CostDecision, Evidence, OffsetDecision
+from metricfit.decide.held_out import HeldOut, Refit
+from metricfit.decide.offsets import (
+    COARSE_CANDIDATES,
+    Found,
+    OffsetLine,
+    OffsetProblem,
+    improve_offsets,
+    offset_problem,
+    search_offsets,
+)
+from metricfit.decide.optimism import FEWEST, corrected_value
+from metricfit.decide.required_offsets import PenalisedProblem, Penalty, RequirementExcess, search_required
+from metricfit.decide.rules import Rule
+from metricfit.metrics.feasibility import RequirementValue
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.requirements import Requirement
+
+#: How often the costs are computed anew at the decisions that were found with them.
+TIMES = 2
+
+
+class FoundCosts(NamedTuple):
+    """Costs, or None for offsets on the logits themselves, and the offsets."""
+
+    costs: Tensor | None
+    offsets: Tensor
+
+
+def minus_expected_costs(probabilities: Tensor, costs: Tensor) -> Tensor:
+    """Return minus the expected cost of each decision.
+
+    Args:
+        probabilities: Class probabilities ``(n, c)``.
+        costs: The cost of deciding j for a row of class i in row i, column j.
+
+    Returns:
+        Scores ``(n, c)``, of which the largest decides.
+
+    Example:
+        >>> minus_expected_costs(torch.tensor([[0.5, 0.0, 0.5]]), torch.tensor([[0.0, 1, 4], [1, 0, 1], [4, 1, 0]]))
+        tensor([[-2., -1., -2.]])
+    """
+    return -(probabilities @ costs.to(probabilities))
+
+
+def search_costs(problem: OffsetProblem, by_offsets: Found, rounds: int) -> FoundCosts:
+    """Find costs and offsets on minus the expected costs that are better than offsets on the logits.
+
+    Args:
+        problem: The rows, with calibrated logits, and a metric of the whole confusion matrix.
+        by_offsets: The best offsets on the logits.
+        rounds: Maximum number of rounds of the search for offsets.
+
+    Returns:
+        The costs and the offsets; without costs if the offsets on the logits are as good.
+    """
+    probabilities = problem.exact.softmax(1)
+    best, best_value = FoundCosts(None, by_offsets.offsets), by_offsets.value
+    decided = (problem.logits + by_offsets.offsets).argmax(1)
+    for _ in range(TIMES):
+        costs = _costs_near(problem.metric, problem.total(decided, problem.amounts(decided)))
+        if costs is None:
+            break
+        scores = minus_expected_costs(probabilities, costs)
+        found = search_offsets(problem.with_scores(scores), rounds)
+        decided = (scores + found.offsets).argmax(1)
+        if problem.sign * (found.value - best_value) > ROUNDING:
+            best, best_value = FoundCosts(costs, found.offsets), found.value
+    return best
+
+
+def _costs_near(metric: Metric, matrix: Tensor) -> Tensor | None:
+    """Return what decisions cost near a confusion matrix, from 0 to 1; None if the metric does not change there.
+
+    What a row of class i costs whatever the decision does not matter, so that the lowest cost of every row is 0.
+    """
+    at = matrix.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        value = metric(ConfusionMatrix(at))
+        if not value.requires_grad:  # a user's formula that is not differentiable
+            return None
+        (gradient,) = torch.autograd.grad(value, at)
+    costs = gradient if metric.minimize else -gradient
+    costs = costs - costs.min(1, keepdim=True).values
+    largest = costs.max()
+    return costs / largest if bool(largest.isfinite() & (largest > 0)) else None
+
+
+#: Maximum number of rounds of the search for offsets.
+ROUNDS = 10
+#: Total number of logits of several classes that the resamples choose offsets on, and the most resamples.
+LOGITS_CHOSEN_ON, MOST_OF_OFFSETS = 200_000, 40
+
+
+def choose_class_decision(
+    held_out: HeldOut,
+    metric: Metric,
+    requirements: Sequence[Requirement],
+    *,
+    average: ScalarAverage,
+    rule: Rule,
+    guarantee: Guarantee | None = None,
+) -> OffsetDecision | CostDecision:
+    """Choose the offsets of several classes, without intervals.
+
+    The plug-in rule takes the best expected value among the offsets that meet the requirements both on the labels and
+    on the expected counts, or on the labels alone where there are none, as for two classes. If the labels cannot meet
+    the requirements either, the offsets have the smallest total violation.
+
+    Args:
+        held_out: Calibrated logits of held-out rows.
+        metric: The metric.
+        requirements: Requirements on one class each, or on the whole confusion matrix.
+        average: The average over the classes.
+        rule: "plugin" or "empirical".
+        guarantee: The probability with which the requirements must hold on new rows, or None.
+
+    Returns:
+        The decision. Under requirements it has offsets on the logits alone, also for a metric of the whole confusion
+        matrix.
+    """
+    logits, y, weight = held_out.logits.double(), held_out.y, held_out.weight
+    problem = offset_problem(logits, y, weight, metric, average, rule=rule)
+    observed = offset_problem(logits, y, weight, metric, average, rule="empirical")
+    if not requirements:
+        found = search_offsets(problem, ROUNDS)
+        costs, offsets = search_costs(problem, found, ROUNDS) if metric.needs_matrix else (None, found.offsets)
+        decision = OffsetDecision(offsets) if costs is None else CostDecision(offsets, costs)
+        return decision.with_evidence(value=observed.value(decision.decide(logits)))
+    if guarantee is not None:
+        return _choose_certified(logits, y, metric, average, requirements, problem, observed, guarantee)
+    constraints = [RequirementExcess(requirement) for requirement in requirements]
+    chosen = None
+    if rule == "plugin":
+        chosen = search_required(PenalisedProblem(problem, observed, constraints, on_both=True), ROUNDS)
+    on_labels = PenalisedProblem(problem, observed, constraints)
+    if chosen is None or chosen.violation > 0:
+        chosen = search_required(on_labels, ROUNDS)
+    decided = (logits + chosen.offsets).argmax(1)
+    results = _judge_requirements(on_labels, requirements, chosen.offsets)
+    feasible = all(result.met for result in results.values())
+    not_reachable = None if feasible else _what_is_reachable(requirements, results)
+    evidence = Evidence(observed.value(decided), requirements=results, not_reachable=not_reachable)
+    return OffsetDecision(chosen.offsets, evidence=evidence)
+
+
+def _choose_certified(
+    logits: Tensor,
+    y: Tensor,
+    metric: Metric,
+    average: ScalarAverage,
+    requirements: Sequence[Requirement],
+    problem: OffsetProblem,
+    observed: OffsetProblem,
+    guarantee: Guarantee,
+) -> OffsetDecision:
+    """Choose the best of the certified offsets, or if there are none, of those that come nearest."""
+    certified = certify_offsets(logits, y, metric, average, requirements, guarantee)
+    places = certified.allowed.nonzero().squeeze(1).tolist()
+    decided = [(logits + certified.offsets[place]).argmax(1) for place in places]
+    values = [problem.sign * problem.value(each) for each in decided]
+    best = int(np.argmax(values))
+    offsets, place = certified.offsets[places[best]], places[best]
+    excesses = [RequirementExcess(requirement) for requirement in requirements]
+    results = _judge_requirements(PenalisedProblem(observed, observed, excesses), requirements, offsets)
+    for requirement, p in zip(requirements, certified.p[:, place], strict=True):
+        met = certified.feasible or bool(p <= certified.level)
+        results[str(requirement)] = results[str(requirement)]._replace(met=met)
+    feasible = certified.feasible
+    evidence = Evidence(
+        observed.value(decided[best]),
+        requirements=results,
+        not_reachable=None if feasible else what_offsets_can_promise(certified, requirements, guarantee, place),
+        confidence=guarantee.confidence if feasible else None,
+        out_of_fold=guarantee.out_of_fold,
+    )
+    return OffsetDecision(offsets, evidence=evidence)
+
+
+def judge_class_decision(
+    decision: OffsetDecision | CostDecision,
+    held_out: HeldOut,
+    metric: Metric,
+    requirements: Sequence[Requirement],
+    average: ScalarAverage,
+    seed: int,
+    rule: Rule,
+    refit: Refit,
+    resamples: int | None,
+) -> OffsetDecision | CostDecision:
+    """Return the decision with its corrected value and its interval.
+
+    Under requirements the value is that of the held-out rows, and its interval that of the same decisions on resamples.
+
+    The arguments are those of ``choose_decision``, with the rule that "auto" stands for.
+    """
+    offsets, decided = torch.from_numpy(decision.offsets), decision.decide(held_out.logits.double())
+
+    def fit_decision(weight: Tensor) -> Tensor:
+        if requirements:
+            return decided
+        logits = refit(weight).double()
+        scores = torch.from_numpy(decision.scores(logits.numpy()))
+        problem = offset_problem(logits, held_out.y, weight, metric, average, rule=rule).with_scores(scores)
+        return (scores + improve_offsets(problem, offsets)).argmax(1)
+
+    corrected = corrected_value(
+        fit_decision,
+        held_out.y,
+        metric,
+        classes=held_out.logits.shape[1],
+        average=average,
+        weight=held_out.weight,
+        groups=held_out.groups,
+        balance_known=held_out.balance_known,
+        resamples=resamples or int(np.clip(LOGITS_CHOSEN_ON // held_out.logits.numel(), FEWEST, MOST_OF_OFFSETS)),
+        seed=seed,
+    )
+    return decision.with_evidence(corrected_value=corrected.value, corrected_interval=corrected.interval)
+
+
+def _judge_requirements(
+    problem: PenalisedProblem, requirements: Sequence[Requirement], offsets: Tensor
+) -> dict[str, RequirementValue]:
+    """Return the values of requirements at offsets, and the best values that were found for each alone."""
+    results = {}
+    for number, requirement in enumerate(requirements):
+        value = _value_of(problem, requirement, offsets)
+        met = bool(requirement.forgives(requirement.excess(torch.tensor(value, dtype=torch.float64))))
+        alone = [offsets, *_offsets_for(problem, number, requirement, offsets)]
+        values = torch.tensor([_value_of(problem, requirement, each) for each in alone], dtype=torch.float64)
+        reachable = float(values[int(requirement.excess(values).argmin())])
+        results[str(requirement)] = RequirementValue(value, met, reachable)
+    return results
+
+
+def _offsets_for(problem: PenalisedProblem, number: int, requirement: Requirement, offsets: Tensor) -> list[Tensor]:
+    """Return offsets that are good for one requirement alone: the best change of its class, or of every class."""
+    multipliers = torch.zeros_like(problem.penalty.multipliers)
+    multipliers[number] = 1.0
+    alone, index = problem.with_penalty(Penalty(multipliers, 0.0, 0.0, linear=True)), requirement.metric.class_index
+    found = []
+    for start in (offsets.double(), torch.zeros_like(offsets, dtype=torch.float64)):
+        tried = start.clone()
+        for k in range(problem.classes) if index is None else (index,):
+            tried[k] += OffsetLine(alone, tried, k).best_change(COARSE_CANDIDATES)
+        found.append(tried)
+    return found
+
+
+def _value_of(problem: PenalisedProblem, requirement: Requirement, offsets: Tensor) -> float:
+    counts = problem.counts_at(offsets)
+    return float(requirement.metric(counts).squeeze(-1))
+
+
+def _what_is_reachable(requirements: Sequence[Requirement], results: dict[str, RequirementValue]) -> str:
+    """Say that requirements cannot be met, and what can be had instead, without a full stop."""
+    kinds = {">=": "as high as", "<=": "as low as", "==": "at nearest"}
+    alone = " and ".join(
+        f"{item.metric.name} can be {kinds[item.sense]} {results[str(item)].reachable:.6g}" for item in requirements
+    )
+    there = ", ".join(f"{item.metric.name} = {results[str(item)].value:.6g}" for item in requirements)
+    together, each = (" together", "each alone, ") if len(requirements) > 1 else ("", "")
+    return (
+        f"no offsets of the classes were found that give {' and '.join(map(str, requirements))}{together}; {each}"
+        f"{alone}; the nearest offsets have {there}"
+    )

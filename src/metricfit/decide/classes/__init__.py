@@ -1,1 +1,0 @@
-"""Decisions about several classes under requirements on each of them."""

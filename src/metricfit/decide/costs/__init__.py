@@ -1,1 +1,0 @@
-"""Decisions by costs: of each row, or of each pair of true and decided class."""

@@ -1,1 +1,0 @@
-"""What MetricClassifier and TunedDecisionClassifier share: scores, decisions, predictions and their checks."""

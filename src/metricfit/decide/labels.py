@@ -1,0 +1,450 @@
+"""The best thresholds of calibrated logits of several labels: macro, micro and weighted averages, and per sample.
+
+- *macro* and *weighted*: every label counts separately, so that each has its own best threshold. A label that no row
+  has is decided by the labels: its best expected F1, of probabilities near 0, would be to call it everywhere.
+- *micro*: the counts of all labels are summed. If the probabilities are calibrated, one threshold of the probability
+  for all labels is best (of the same number of positive decisions, those with the highest probabilities have the most
+  true positives); so the plug-in rule searches one threshold.
+- *samples*: the metric of each row's labels, averaged over the rows, as in scikit-learn. The expected value of a row is
+  no function of its expected counts; so the plug-in rule searches one threshold of the probability for all labels, by
+  the true labels. On four tables (studies/label_thresholds.py) the mean F1 of the test rows was 0.570 with it,
+  0.568 with one threshold per label by the true labels, and 0.502 at 0.5.
+
+The empirical rule for *micro* and *samples* starts at the best threshold for all labels together and then changes one
+label at a time, which is exact for each label: a sort and a cumulative sum.
+
+Under requirements each label is a problem of two classes with its requirements. With a confidence, the labels that have
+requirements share the probability of error equally, because their rows are the same and not independent of each other.
+All certified thresholds then hold together, and any of them may be chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.core.types import LabelAverage
+from metricfit.decide.bounds import draw_one_per_group, format_percent
+from metricfit.decide.certified import Guarantee, certify_thresholds, check_guarantee, what_can_be_promised
+from metricfit.decide.rules import Rule, allowed_on_both, check_rule, choose_threshold, middle_of
+from metricfit.errors import InvalidValueError
+from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.curves import best_of_allowed, judge_requirements
+from metricfit.metrics.feasibility import (
+    Allowed,
+    InfeasibleError,
+    RequirementValue,
+    allowed_thresholds,
+    what_is_reachable,
+)
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.requirements import Requirement
+from metricfit.metrics.sweep import expected_sweep, sweep
+
+#: Maximum number of rounds through the labels.
+ROUNDS = 10
+#: Smallest improvement, as a share of the value, for which a threshold is changed.
+IMPROVEMENT = 1e-9
+
+#: Takes logits, labels, weights, the metric, the decisions and the number of a label; returns thresholds of that label
+#: and values that are higher the better the decisions at each are.
+ValuesOfLabel = Callable[[Tensor, Tensor, Tensor, Metric, Tensor, int], tuple[Tensor, Tensor]]
+
+
+def label_value(decided: Tensor, y: Tensor, weight: Tensor | None, metric: Metric, average: LabelAverage) -> float:
+    """Return the metric of decisions on several labels.
+
+    Args:
+        decided: Decisions 0 and 1, or shares of them, ``(n, c)``.
+        y: Labels 0 and 1 ``(n, c)``.
+        weight: One weight per row, or None.
+        metric: The metric.
+        average: "macro", "micro" or "weighted" over labels, or "samples" over rows.
+
+    Example:
+        >>> from metricfit.metrics import f1
+        >>> label_value(torch.tensor([[1, 0], [0, 0]]), torch.tensor([[1, 0], [0, 1]]), None, f1, "samples")
+        0.5
+    """
+    d, t = decided.double(), y.double()
+    w = torch.ones(len(t), dtype=torch.float64) if weight is None else weight.double()
+    if average == "samples":
+        return float(w @ row_values(d, t, metric) / w.sum())
+    tp, predicted, positives = w @ (d * t), w @ d, w @ t
+    return float(averaged(metric, _counts(tp, predicted, positives, w.sum()), average))
+
+
+def row_values(decided: Tensor, y: Tensor, metric: Metric) -> Tensor:
+    """Return the metric of each row's labels, ``(n,)``."""
+    tp, predicted, positives = ((decided * y).sum(1), decided.sum(1), y.sum(1))
+    return _row_metric(metric, tp, predicted, positives, y.shape[1])
+
+
+def choose_label_thresholds(
+    logits: Tensor, y: Tensor, weight: Tensor | None, metric: Metric, average: LabelAverage, *, rule: Rule
+) -> Tensor:
+    """Choose one threshold of calibrated logits per label.
+
+    Args:
+        logits: Calibrated logits ``(n, c)``.
+        y: Labels 0 and 1 ``(n, c)``.
+        weight: One weight per row, or None.
+        metric: The metric.
+        average: "macro", "micro", "weighted" or "samples".
+        rule: "plugin" for expected counts, "empirical" for the labels, or "auto".
+
+    Returns:
+        The thresholds ``(c,)``.
+
+    Raises:
+        InvalidValueError: There is no such rule, or the average makes no sense for the metric.
+
+    Example:
+        >>> from metricfit.metrics import f1
+        >>> z, y = torch.tensor([[2.0, -1.0], [1.0, -3.0]]), torch.tensor([[1, 1], [0, 0]])
+        >>> choose_label_thresholds(z, y, None, f1, "macro", rule="empirical")
+        tensor([ 1.5000, -2.0000], dtype=torch.float64)
+    """
+    kind, z, labels = check_rule(rule), logits.double(), logits.shape[1]
+    if average in ("macro", "weighted"):
+        there = (y if weight is None else y * (weight > 0)[:, None]).any(0).tolist()
+        rules: list[Rule] = [kind if seen else "empirical" for seen in there]  # a label of no row is never called
+        thresholds = [
+            choose_threshold(z[:, j], y[:, j], weight, metric_of_label(metric, j, labels), rule=rules[j]).threshold
+            for j in range(labels)
+        ]
+        return torch.tensor(thresholds, dtype=torch.float64)
+    check_average(metric, "micro")
+    w = torch.ones(len(z), dtype=torch.float64) if weight is None else weight.double()
+    if average == "micro":
+        repeated = w.repeat_interleave(labels)
+        common = choose_threshold(z.reshape(-1), y.reshape(-1), repeated, metric, rule=kind).threshold
+        start = torch.full((labels,), common, dtype=torch.float64)
+        return start if kind == "plugin" else improve_by_label(z, y.double(), w, metric, start, "micro")
+    start = torch.full((labels,), _common_of_samples(z, y.double(), w, metric), dtype=torch.float64)
+    return start if kind == "plugin" else improve_by_label(z, y.double(), w, metric, start, "samples")
+
+
+def improve_by_label(
+    z: Tensor,
+    t: Tensor,
+    w: Tensor,
+    metric: Metric,
+    start: Tensor,
+    average: Literal["micro", "samples"],
+    allowed: Mapping[int, Tensor] | None = None,
+    labels: Sequence[int] | None = None,
+) -> Tensor:
+    """Change one threshold at a time until a round brings no improvement.
+
+    Args:
+        z: Logits ``(n, c)``.
+        t: Labels 0 and 1, or their probabilities, ``(n, c)``.
+        w: One weight per row, above 0 where thresholds are restricted.
+        metric: The metric.
+        start: The thresholds to start from.
+        average: "micro" or "samples".
+        allowed: For some labels, which of their thresholds may be chosen: infinity and the distinct logits, falling.
+        labels: The labels whose thresholds are changed; by default all.
+
+    Returns:
+        The thresholds.
+    """
+    values_of_label: ValuesOfLabel = _micro_of_label if average == "micro" else _samples_of_label
+    thresholds, best = start.clone(), -math.inf
+    decided = (z >= thresholds).double()
+    for _ in range(ROUNDS):
+        before = best
+        for label in range(z.shape[1]) if labels is None else labels:
+            cuts, values = values_of_label(z, t, w, metric, decided, label)
+            if allowed is not None and label in allowed:
+                values = values.masked_fill(~allowed[label], -torch.inf)
+            lowest = z[:, label][decided[:, label] > 0]  # the threshold that decides as now is the first below these
+            now = int((cuts > lowest.min()).sum()) if len(lowest) else 0
+            place = int(values.argmax())
+            least = IMPROVEMENT * max(abs(float(values[now])), 1e-6) if values[now] > -torch.inf else 0.0
+            if values[place] > values[now] + least:
+                thresholds[label] = cuts[place]
+                decided[:, label] = (z[:, label] >= thresholds[label]).double()
+                now = place
+            best = float(values[now])
+        if best <= before + IMPROVEMENT * abs(best):
+            break
+    return thresholds
+
+
+def _samples_of_label(
+    z: Tensor, t: Tensor, w: Tensor, metric: Metric, decided: Tensor, label: int
+) -> tuple[Tensor, Tensor]:
+    """Return the thresholds of a label and the mean of the rows' values at each; higher is better."""
+    others = decided.clone()
+    others[:, label] = 0
+    without = _signed(metric, row_values(others, t, metric))
+    others[:, label] = 1
+    return _cumulate(z[:, label], w * (_signed(metric, row_values(others, t, metric)) - without), float(w @ without))
+
+
+def _micro_of_label(
+    z: Tensor, t: Tensor, w: Tensor, metric: Metric, decided: Tensor, label: int
+) -> tuple[Tensor, Tensor]:
+    """Return the thresholds of a label and the metric of the summed counts at each; higher is better."""
+    others = decided.clone()
+    others[:, label] = 0
+    tp, predicted = float((w @ (others * t)).sum()), float((w @ others).sum())
+    cuts, of_label = _cumulate(z[:, label], w * t[:, label], tp)
+    _, called = _cumulate(z[:, label], w, predicted)
+    total = w.sum() * z.shape[1]
+    counts = _counts(of_label, called, (w @ t).sum().expand_as(called), total.expand_as(called))
+    values = metric(counts.map(lambda cell: cell[:, None])).squeeze(-1)
+    return cuts, _signed(metric, values)
+
+
+def _common_of_samples(z: Tensor, t: Tensor, w: Tensor, metric: Metric) -> float:
+    """Return the best threshold for all labels: each row's value changes where one of its labels becomes positive."""
+    falling, order = z.sort(dim=1, descending=True)
+    zeros = torch.zeros(len(z), 1, dtype=torch.float64)
+    tp = torch.cat([zeros, t.gather(1, order).cumsum(1)], dim=1)
+    predicted = torch.arange(z.shape[1] + 1, dtype=torch.float64).expand_as(tp)
+    values = _row_metric(metric, tp, predicted, t.sum(1, keepdim=True).expand_as(tp), z.shape[1])
+    values = _signed(metric, values)
+    cuts, sums = _cumulate(falling.reshape(-1), (w[:, None] * values.diff(dim=1)).reshape(-1), float(w @ values[:, 0]))
+    return float(cuts[int(sums.argmax())])
+
+
+def _cumulate(scores: Tensor, gains: Tensor, start: float) -> tuple[Tensor, Tensor]:
+    """Return thresholds between the distinct scores, falling, and the start plus the gains of the scores above each."""
+    falling, order = scores.sort(descending=True, stable=True)
+    last_of_ties = torch.cat([falling[1:] != falling[:-1], torch.ones(1, dtype=torch.bool)])
+    sums = torch.cat([torch.zeros(1, dtype=torch.float64), gains[order].cumsum(0)[last_of_ties]])
+    distinct = falling[last_of_ties]
+    ends = torch.cat([distinct[:1] + 1, (distinct[1:] + distinct[:-1]) / 2, distinct[-1:] - 1])
+    return ends, start + sums
+
+
+def _row_metric(metric: Metric, tp: Tensor, predicted: Tensor, positives: Tensor, labels: int) -> Tensor:
+    counts = _counts(tp, predicted, positives, torch.full_like(tp, float(labels)))
+    return metric(counts.map(lambda cell: cell[..., None])).squeeze(-1)
+
+
+def _counts(tp: Tensor, predicted: Tensor, positives: Tensor, total: Tensor) -> Counts:
+    cells = (tp, predicted - tp, positives - tp, total - predicted - positives + tp)
+    return Counts(*(cell.clamp(min=0) for cell in cells))
+
+
+def _signed(metric: Metric, values: Tensor) -> Tensor:
+    return -values if metric.minimize else values
+
+
+def metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
+    """Return the metric for the counts ``(..., 1)`` of one label, with this label's values of parameters per class."""
+    if metric.needs_matrix:
+        return metric
+    parameters = {}
+    for key, value in metric.parameters.items():
+        if isinstance(value, tuple) and len(value) != labels:
+            raise InvalidValueError(f"{metric.name} has {len(value)} values of {key}, but there are {labels} labels")
+        parameters[key] = value[label] if isinstance(value, tuple) else value
+    return Metric(
+        metric.base_name,
+        metric.formula,
+        parameters=parameters,
+        minimize=metric.minimize,
+        bounds=metric.bounds,
+        needs=metric.needs,
+        whole_matrix=metric.whole_matrix,
+        user_defined=metric.user_defined,
+    )
+
+
+@dataclass(frozen=True)
+class LabelRequirements:
+    """Requirements on labels, and how surely they must hold.
+
+    Attributes:
+        requirements: The requirements, each of one label (``class_requirements``).
+        labels: The number of labels.
+        guarantee: The probability with which all must hold on new rows, or None.
+    """
+
+    requirements: Sequence[Requirement]
+    labels: int
+    guarantee: Guarantee | None = None
+
+    @cached_property
+    def by_label(self) -> dict[int, dict[str, Requirement]]:
+        """For each label that has some, its requirements on counts of this label alone, by their texts."""
+        found: dict[int, dict[str, Requirement]] = {}
+        for requirement in self.requirements:
+            metric = requirement.metric
+            index = metric.class_index
+            assert index is not None
+            name = index if metric.class_name is None else metric.class_name
+            alone = metric_of_label(metric, index, self.labels).of_class(0, name)
+            found.setdefault(index, {})[str(requirement)] = replace(requirement, metric=alone)
+        return found
+
+    @property
+    def of_each(self) -> Guarantee | None:
+        """What is asked of each label, so that all of them hold together."""
+        if self.guarantee is None:
+            return None
+        error = (1 - self.guarantee.confidence) / max(1, len(self.by_label))
+        return replace(self.guarantee, confidence=1 - error)
+
+    def check_rows(self, y: Tensor) -> None:
+        """Raise an error if no scores could guarantee the requirements on these labels ``(n, c)``.
+
+        Raises:
+            InfeasibleError: There are too few rows; the message says how many are needed.
+            InvalidValueError: A requirement has no exact bound.
+        """
+        guarantee = self.of_each
+        if guarantee is None or self.guarantee is None:
+            return
+        for label, requirements in self.by_label.items():
+            try:
+                several, target = list(requirements.values()), y[:, label]
+                counted = draw_one_per_group(guarantee.groups, target, several, guarantee.seed)
+                check_guarantee(several, target[counted], guarantee.confidence)
+            except InfeasibleError as error:
+                all_of_them, each = format_percent(self.guarantee.confidence), format_percent(guarantee.confidence)
+                shared = f" ({all_of_them} for all {len(self.by_label)} labels is {each} for each)"
+                raise InfeasibleError(f"{error}{shared * (len(self.by_label) > 1)}") from None
+
+    def allowed(
+        self, label: int, z: Tensor, y: Tensor, weight: Tensor | None, metric: Metric, rule: Rule, times: Tensor | None
+    ) -> Allowed:
+        """Return which thresholds of a label may be chosen: infinity and its distinct logits, falling.
+
+        Args:
+            label: The number of the label.
+            z: Its logits ``(n,)``.
+            y: Its labels 0 and 1.
+            weight: One weight per row, or None.
+            metric: The metric.
+            rule: "plugin" or "empirical".
+            times: How often each row counts in the tests, in a bootstrap; by default once.
+        """
+        requirements, guarantee = list(self.by_label[label].values()), self.of_each
+        if guarantee is not None:
+            certified = certify_thresholds(z, y, metric, requirements, guarantee, times)
+            return Allowed(certified.allowed, certified.feasible)
+        observed = sweep(z, y, weight)
+        if rule == "empirical":
+            return allowed_thresholds(observed.counts, requirements)
+        return allowed_on_both(observed, expected_sweep(z, weight), requirements)
+
+
+def choose_required_thresholds(
+    logits: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    metric: Metric,
+    average: LabelAverage,
+    required: LabelRequirements,
+    *,
+    rule: Rule,
+    times: Tensor | None = None,
+) -> tuple[Tensor, dict[int, bool]]:
+    """Choose one threshold of calibrated logits per label, under requirements.
+
+    Under "macro" and "weighted" each label has the best of its thresholds that meet its requirements. Under "micro" and
+    "samples" the thresholds are those without requirements; those that are not allowed move to the allowed ones with
+    the best metric, and by the empirical rule the others as well.
+
+    Args:
+        logits: Calibrated logits ``(n, c)``.
+        y: Labels 0 and 1 ``(n, c)``.
+        weight: One weight per row, or None.
+        metric: The metric.
+        average: "macro", "micro", "weighted" or "samples".
+        required: The requirements.
+        rule: "plugin", "empirical" or "auto".
+        times: How often each row counts in the tests of a confidence, in a bootstrap; by default once.
+
+    Returns:
+        The thresholds ``(c,)``, and for each label with requirements whether some threshold meets them.
+    """
+    kind, z = check_rule(rule), logits.double()
+    if weight is not None and not bool(weight.all()):  # rows of weight 0 are no thresholds
+        there = weight > 0
+        z, y, weight, times = z[there], y[there], weight[there], None if times is None else times[there]
+        guarantee = None if required.guarantee is None else required.guarantee.take(there)
+        required = replace(required, guarantee=guarantee)
+    thresholds = choose_label_thresholds(z, y, weight, metric, average, rule=kind).clone()
+    allowed: dict[int, Tensor] = {}
+    feasible: dict[int, bool] = {}
+    for label in required.by_label:
+        scores, target = z[:, label], y[:, label]
+        of_label = metric_of_label(metric, label, required.labels)
+        of_rule: Rule = kind if bool(target.any()) else "empirical"
+        mask, feasible[label] = required.allowed(label, scores, target, weight, of_label, of_rule, times)
+        if average in ("macro", "weighted"):
+            judged_by = expected_sweep(scores, weight) if of_rule == "plugin" else sweep(scores, target, weight)
+            thresholds[label] = middle_of(scores, best_of_allowed(judged_by, of_label, mask).threshold)
+        else:
+            allowed[label] = mask
+    if average == "macro" or average == "weighted":
+        return thresholds, feasible
+    w = torch.ones(len(z), dtype=torch.float64) if weight is None else weight.double()
+    by_probability = kind == "plugin" and average == "micro"
+    t = torch.sigmoid(z) if by_probability else y.double()
+    changed = (
+        None if kind == "empirical" else [label for label in allowed if not _is_allowed(label, z, thresholds, allowed)]
+    )
+    return improve_by_label(z, t, w, metric, thresholds, average, allowed, changed), feasible
+
+
+def _is_allowed(label: int, z: Tensor, thresholds: Tensor, allowed: Mapping[int, Tensor]) -> bool:
+    above = z[:, label][z[:, label] >= thresholds[label]]
+    return bool(allowed[label][len(set(above.tolist()))])
+
+
+def judge_label_requirements(
+    logits: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    metric: Metric,
+    required: LabelRequirements,
+    thresholds: Tensor,
+    feasible: Mapping[int, bool],
+    as_shown: Callable[[int, float], float],
+) -> tuple[dict[str, RequirementValue], str | None]:
+    """Return the result of each requirement at the thresholds, and what is reachable where they cannot be met.
+
+    Args:
+        logits: Calibrated logits ``(n, c)``.
+        y: Labels 0 and 1 ``(n, c)``.
+        weight: One weight per row, or None.
+        metric: The metric.
+        required: The requirements.
+        thresholds: The thresholds.
+        feasible: For each label with requirements, whether some threshold meets them.
+        as_shown: Returns the threshold of a label on the scale that readers see.
+    """
+    results: dict[str, RequirementValue] = {}
+    messages = []
+    for label, requirements in required.by_label.items():
+        several, at = list(requirements.values()), float(thresholds[label])
+        z, target = logits[:, label].double(), y[:, label]
+        judged = judge_requirements(several, sweep(z, target, weight), at)
+        for text, requirement in requirements.items():
+            result = judged[str(requirement)]
+            results[text] = result._replace(met=feasible[label]) if required.guarantee is not None else result
+        if feasible[label]:
+            continue
+        guarantee = required.of_each
+        if guarantee is None:
+            messages.append(what_is_reachable(several, judged, as_shown(label, at)))
+        else:
+            of_label = metric_of_label(metric, label, required.labels)
+            shown = as_shown(label, at)
+            messages.append(what_can_be_promised(z, target, of_label, several, guarantee, at, shown))
+    return results, "; ".join(messages) or None

@@ -1,1 +1,0 @@
-"""Decisions about several labels: one threshold per label."""

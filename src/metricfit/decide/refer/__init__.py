@@ -1,1 +1,0 @@
-"""Decisions that refer some rows to a person."""

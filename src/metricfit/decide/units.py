@@ -1,0 +1,359 @@
+"""Decisions for the mean of a metric over units: the pixels of each image, the labels of each row.
+
+A threshold is chosen for all rows together. Where the metric is measured on every image or row and then averaged, each
+unit has a best decision, which follows from its probabilities and needs no labels (``decide.expected_values``).
+
+Labels that depend on each other need more than one probability per label. For F-beta it is enough to know how probable
+it is that label i is there and s labels are there in all: for every number k of marked labels the value is then a sum
+over the marked labels, and its k largest terms are the best choice (Dembczynski et al. 2011).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from metricfit.decide.expected_values import RankedMoments, best_class_maps, exact_values, value_of
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.metrics.group_gap import GroupGap
+from metricfit.metrics.metric import Metric, get_metric
+from metricfit.metrics.row_cost import check_of_counts
+
+#: The exact method's time grows with the cube of the number of pixels; this many take about ten seconds per image.
+MOST_EXACT_PIXELS = 2048
+
+
+def per_image(
+    probabilities: Tensor,
+    metric: str | Metric = "dice",
+    *,
+    task: Literal["binary", "multiclass", "multilabel"] | None = None,
+    method: Method = "approximate",
+    zero_division: float = 0.0,
+) -> Tensor:
+    """Decide the pixels of every image for the best expected metric of that image.
+
+    The mean Dice over images is not maximised by one threshold: a faint object needs a lower one than a clear object.
+    Here every image gets the mask with the highest expected metric under its own probabilities, so the probabilities
+    should be about right. The most probable pixels are marked; how many follows from a sort and cumulative sums. Pixels
+    are taken as independent of each other.
+
+    Args:
+        probabilities: ``(n, h, w)`` or ``(n, 1, ...)`` for one mask per image; ``(n, c, ...)`` needs ``task``.
+        metric: A metric of one class's counts, such as "dice", "jaccard" or "fbeta(beta=2)", or an own formula. It must
+            not fall when a marked negative pixel is exchanged for a positive one, which is true of any sensible metric.
+        task: "multiclass" if every pixel has one of ``c`` classes, "multilabel" if ``c`` masks may overlap, "binary" if
+            there is one mask per image over all axes after the first, as for volumes ``(n, depth, height, width)``.
+        method: "approximate" sorts the pixels. It took 1.5 times as long as the sort alone on a CPU, and 2 to 12 times
+            as long on a GPU, most for small inputs and exclusive classes. "exact" is for masks of up to 2,048 pixels.
+        zero_division: The value of leaving an image without positives empty: 0, or 1 to reward it.
+
+    Returns:
+        Masks, bool, of the shape of the probabilities; for "multiclass" class numbers ``(n, ...)``. For several classes
+        the mean over the classes is improved step by step, and the result need not be the best of all.
+
+    Raises:
+        InvalidTypeError: The probabilities are not a tensor of floating point numbers.
+        InvalidValueError: Shape, values, task, method or metric cannot be used.
+
+    Example:
+        >>> import torch
+        >>> faint_and_clear = torch.tensor([[[0.4, 0.3], [0.3, 0.0]], [[0.9, 0.9], [0.3, 0.1]]])
+        >>> per_image(faint_and_clear, "dice").int()
+        tensor([[[1, 1],
+                 [1, 0]],
+        <BLANKLINE>
+                [[1, 1],
+                 [0, 0]]], dtype=torch.int32)
+    """
+    found = check_metric(metric)
+    check_one_of("task", task, ("binary", "multiclass", "multilabel", None))
+    check_one_of("method", method, ("approximate", "exact"))
+    zero_division = check_zero_division(zero_division, found)
+    one_mask = task in (None, "binary")
+    check_probabilities(probabilities, (3, 4, 5), "(n, height, width)" if one_mask else "(n, c, ...)")
+    if task is None:
+        refuse_several_readings(probabilities)
+    if probabilities.numel() == 0:
+        raise InvalidValueError(f"there are no pixels in probabilities of shape {tuple(probabilities.shape)}")
+    if task == "multiclass":
+        if method == "exact":
+            raise InvalidValueError("classes that exclude each other have no exact method; leave method out")
+        check_sums(probabilities, "the classes of a pixel")
+        maps = best_class_maps(at_least_single(probabilities).flatten(2), found, zero_division)
+        return maps.reshape(probabilities.shape[0], *probabilities.shape[2:])
+    masks = probabilities.flatten(1) if one_mask else probabilities.flatten(0, 1).flatten(1)
+    if method == "exact" and masks.shape[1] > MOST_EXACT_PIXELS:
+        raise InvalidValueError(
+            f"method='exact' is for at most {MOST_EXACT_PIXELS:,} pixels, a mask here has {masks.shape[1]:,}; "
+            "leave method out"
+        )
+    return best_masks(masks, found, method, zero_division).reshape(probabilities.shape)
+
+
+#: Up to this many labels the exact method is the default.
+EXACT_LABELS = 100
+
+
+def per_row(
+    probabilities: Tensor,
+    metric: str | Metric = "f1",
+    *,
+    method: Method | None = None,
+    zero_division: float = 0.0,
+    label_sets: Tensor | None = None,
+) -> Tensor:
+    """Decide the labels of every row for the best expected metric of that row.
+
+    This is for metrics that are averaged over rows, such as the "samples" F1 of several labels. Every row gets the
+    labels with the highest expected metric under its own probabilities, so the probabilities should be calibrated.
+
+    Args:
+        probabilities: The probability of each label ``(n, c)``, taken as independent; with ``label_sets`` the
+            probability of each set ``(n, sets)``.
+        metric: A metric of counts, such as "f1", "jaccard" or "fbeta(beta=2)", or an own formula.
+        method: "exact" or "approximate"; by default exact up to 100 labels.
+        zero_division: The value of marking no label in a row that has none: 0, or 1 to reward it.
+        label_sets: Sets of labels that a row can have, 0 and 1 ``(sets, c)``, for labels that depend on each other;
+            for example the sets of the training rows. The result is exact, for F-beta only.
+
+    Returns:
+        The labels, bool ``(n, c)``.
+
+    Raises:
+        InvalidTypeError: The probabilities are not a tensor of floating point numbers, or the sets are no tensor.
+        InvalidValueError: Shape, values, method or metric cannot be used.
+
+    Example:
+        >>> import torch
+        >>> per_row(torch.tensor([[0.4, 0.3, 0.1], [0.9, 0.3, 0.1]])).int()
+        tensor([[1, 1, 0],
+                [1, 0, 0]], dtype=torch.int32)
+        >>> sets = torch.tensor([[1, 0, 0], [0, 1, 1]])
+        >>> per_row(torch.tensor([[0.2, 0.8]]), label_sets=sets).int()
+        tensor([[0, 1, 1]], dtype=torch.int32)
+    """
+    found = check_metric(metric)
+    check_one_of("method", method, ("approximate", "exact", None))
+    zero_division = check_zero_division(zero_division, found)
+    check_probabilities(probabilities, (2,), "(n, labels)" if label_sets is None else "(n, sets)")
+    if probabilities.shape[1] == 0:
+        raise InvalidValueError("there are no labels: probabilities have shape (n, 0)")
+    if label_sets is None:
+        chosen = method or ("exact" if probabilities.shape[1] <= EXACT_LABELS else "approximate")
+        return best_masks(probabilities, found, chosen, zero_division)
+    if method is not None:
+        raise InvalidValueError("label_sets has one method, which is exact; leave method out")
+    if not isinstance(label_sets, Tensor):
+        raise InvalidTypeError(f"label_sets must be a tensor, got {type(label_sets).__name__}")
+    if label_sets.dim() != 2 or len(label_sets) != probabilities.shape[1]:
+        raise InvalidValueError(
+            f"label_sets must have one row per column of probabilities, ({probabilities.shape[1]}, labels), got "
+            f"{tuple(label_sets.shape)}"
+        )
+    sets = label_sets.to(probabilities.device, as_double(probabilities).dtype)
+    if not bool(((sets == 0) | (sets == 1)).all()):
+        raise InvalidValueError("label_sets must hold 0 and 1 only")
+    check_sums(probabilities, "the sets of a row")
+    return best_labels_of_sets(as_double(probabilities), sets, found, zero_division)
+
+
+Method = Literal["approximate", "exact"]
+
+#: About how many sizes are tried before those between the best one and its neighbours.
+SPREAD_SIZES = 512
+
+
+@torch.no_grad()
+def best_masks(probabilities: Tensor, metric: Metric, method: Method, zero_division: float) -> Tensor:
+    """Find the pixels of every unit with the best expected metric.
+
+    Args:
+        probabilities: Probabilities ``(units, pixels)``.
+        metric: The metric.
+        method: "exact" or "approximate".
+        zero_division: The value of marking nothing where there are no positives.
+
+    Returns:
+        The marked pixels, bool ``(units, pixels)``.
+    """
+    ranked, order = probabilities.detach().sort(dim=1, descending=True)
+    ranked = ranked.double() if method == "exact" else at_least_single(ranked)
+    empty = zero_division * (-ranked).log1p().sum(1, dtype=torch.float64).exp() if zero_division else None
+    sizes = _exact_sizes(ranked, metric, empty) if method == "exact" else _approximate_sizes(ranked, metric, empty)
+    places = torch.arange(probabilities.shape[1], device=probabilities.device)
+    return torch.empty_like(order, dtype=torch.bool).scatter_(1, order, places < sizes)
+
+
+def _exact_sizes(ranked: Tensor, metric: Metric, empty: Tensor | None) -> Tensor:
+    values = exact_values(ranked, metric)
+    if empty is not None:
+        values[:, 0] += empty
+    return _best(values, metric)
+
+
+def _approximate_sizes(ranked: Tensor, metric: Metric, empty: Tensor | None) -> Tensor:
+    """Find the best sizes ``(units, 1)``: first among a few hundred spread over all, then between the neighbours."""
+    spacing = max(1, ranked.shape[1] // SPREAD_SIZES)
+    moments = RankedMoments(ranked, spacing)
+    sizes = moments.known_sizes()
+    best = sizes.gather(1, _best(_reward(moments.expected_values(metric, sizes), sizes, empty), metric))
+    if spacing == 1:
+        return best
+    sizes, values = moments.expected_values_around(metric, best)
+    return sizes.gather(1, _best(_reward(values, sizes, empty), metric))
+
+
+def _reward(values: Tensor, sizes: Tensor, empty: Tensor | None) -> Tensor:
+    """Add what marking nothing is worth because a unit may have no positives."""
+    return values if empty is None else values + (sizes == 0) * empty.unsqueeze(1)
+
+
+def _best(values: Tensor, metric: Metric) -> Tensor:
+    return (values.argmin if metric.minimize else values.argmax)(1, keepdim=True)
+
+
+def best_labels_of_sets(probabilities: Tensor, label_sets: Tensor, metric: Metric, zero_division: float) -> Tensor:
+    """Find the labels with the highest expected F-beta.
+
+    Args:
+        probabilities: The probability of each set ``(rows, sets)``, float64.
+        label_sets: The sets, 0 and 1 ``(sets, labels)``, float64.
+        metric: The metric, F-beta.
+        zero_division: The value of marking no label where there is none.
+
+    Returns:
+        The labels, bool ``(rows, labels)``.
+
+    Raises:
+        InvalidValueError: The metric is not proportional to the true positives.
+    """
+    _check_proportional(metric)
+    labels = label_sets.shape[1]
+    set_sizes = label_sets.sum(1)
+    # joint[r, s, i]: the probability that row r has label i and s labels in all.
+    joint = torch.stack([(probabilities * (set_sizes == size)) @ label_sets for size in range(1, labels + 1)], dim=1)
+    best = probabilities.new_zeros((len(probabilities), labels), dtype=torch.bool)
+    best_value = zero_division * (probabilities * (set_sizes == 0)).sum(1)
+    present = torch.arange(1, labels + 1, dtype=probabilities.dtype, device=probabilities.device)
+    one = torch.ones_like(present)
+    for size in range(1, labels + 1):
+        worth = value_of(metric, one, present - 1, size, 2 * labels)  # of one hit, by the number of labels present
+        terms = torch.einsum("rsi,s->ri", joint, worth)
+        largest = terms.topk(size, dim=1)
+        value = largest.values.sum(1)
+        better = value > best_value
+        chosen = torch.zeros_like(best).scatter_(1, largest.indices, True)
+        best = torch.where(better.unsqueeze(1), chosen, best)
+        best_value = torch.where(better, value, best_value)
+    return best
+
+
+def _check_proportional(metric: Metric) -> None:
+    hits = torch.arange(1.0, 4.0, dtype=torch.float64)
+    values = value_of(metric, hits, 5 - hits, 4, 20)
+    if metric.minimize or not torch.allclose(values, hits * values[0], rtol=1e-9, atol=0):
+        raise InvalidValueError(
+            f"label_sets works for f1, dice and fbeta(beta=...), not for {metric.name}; leave label_sets out to take "
+            "the labels as independent"
+        )
+
+
+#: How far a sum of probabilities may be from 1, which covers half precision.
+SUM_TOLERANCE = 1e-2
+
+
+def check_metric(metric: str | Metric) -> Metric:
+    """Return the metric, which must be one of the counts of one class.
+
+    Raises:
+        InvalidValueError: The metric is of groups or of the whole confusion matrix.
+    """
+    found = check_of_counts(get_metric(metric))
+    if isinstance(found, GroupGap) or found.needs_matrix or found.of_one_class:
+        raise InvalidValueError(f"units are decided for a metric of one class's counts, such as dice, not {found.name}")
+    return found
+
+
+def check_probabilities(probabilities: Tensor, dimensions: tuple[int, ...], shapes: str) -> None:
+    """Check that probabilities are a tensor of numbers from 0 to 1, with one of these numbers of dimensions.
+
+    Raises:
+        InvalidTypeError: It is no tensor of floating point numbers.
+        InvalidValueError: It has another shape or other numbers.
+    """
+    if not isinstance(probabilities, Tensor) or not probabilities.is_floating_point():
+        kind = probabilities.dtype if isinstance(probabilities, Tensor) else type(probabilities).__name__
+        raise InvalidTypeError(f"probabilities must be a tensor of floating point numbers, got {kind}")
+    if probabilities.dim() not in dimensions:
+        raise InvalidValueError(f"probabilities must have shape {shapes}, got {tuple(probabilities.shape)}")
+    if probabilities.numel() and not bool(((probabilities >= 0) & (probabilities <= 1)).all()):
+        raise InvalidValueError(
+            "probabilities must be between 0 and 1, without NaN; apply torch.sigmoid to logits of masks and labels, "
+            "torch.softmax(logits, 1) to logits of classes"
+        )
+
+
+def check_sums(probabilities: Tensor, what: str) -> None:
+    """Check that probabilities ``(units, parts, ...)`` add up to 1 over the parts.
+
+    Raises:
+        InvalidValueError: They do not.
+    """
+    sums = probabilities.sum(1)
+    if bool(((sums - 1).abs() > SUM_TOLERANCE).any()):
+        raise InvalidValueError(
+            f"the probabilities of {what} must add up to 1, got sums from {float(sums.min()):.3g} to "
+            f"{float(sums.max()):.3g}"
+        )
+
+
+def refuse_several_readings(probabilities: Tensor) -> None:
+    """Refuse ``(n, k, height, width)`` without a task: it can be k masks, k classes, or a volume of depth k.
+
+    Raises:
+        InvalidValueError: There are several channels.
+    """
+    shape = tuple(probabilities.shape)
+    if len(shape) > 3 and shape[1] > 1:
+        raise InvalidValueError(
+            f"probabilities {shape} can be read as {shape[1]} masks per image that may overlap, task='multilabel', as "
+            f"{shape[1]} classes that exclude each other, task='multiclass', or as one volume per image, "
+            "task='binary'; say which"
+        )
+
+
+def check_zero_division(zero_division: float, metric: Metric) -> float:
+    """Return the value of leaving an empty unit empty, a number from 0 to 1.
+
+    Raises:
+        InvalidValueError: It is another value, or the metric is defined there.
+    """
+    if zero_division not in (0, 1) and not (isinstance(zero_division, float) and 0 <= zero_division <= 1):
+        raise InvalidValueError(f"zero_division is a number from 0 to 1, got {quote(zero_division)}")
+    if zero_division and "positives" not in metric.needs:
+        raise InvalidValueError(f"{metric.name} is defined for a unit without positives; leave zero_division out")
+    return float(zero_division)
+
+
+def check_one_of(name: str, value: object, choices: tuple[str | None, ...]) -> None:
+    """Refuse a value that is not one of the choices.
+
+    Raises:
+        InvalidValueError: It is none of them.
+    """
+    if value not in choices:
+        allowed = ", ".join(quote(choice) for choice in choices if choice is not None)
+        raise InvalidValueError(f"{name} must be one of {allowed}, got {quote(value)}")
+
+
+def as_double(probabilities: Tensor) -> Tensor:
+    """Return the probabilities detached and in float64, in which sums over a million pixels keep their digits."""
+    return probabilities.detach().to(torch.float64)
+
+
+def at_least_single(probabilities: Tensor) -> Tensor:
+    """Return the probabilities detached, half precision as float32."""
+    return probabilities.detach().to(torch.promote_types(probabilities.dtype, torch.float32))

@@ -1,0 +1,554 @@
+"""What every estimator of this package does once it has calibrated logits of held-out rows: decide, and decide anew."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from metricfit.core.types import LabelAverage
+from metricfit.decide.bounds import check_confidence
+from metricfit.decide.calibration import sigmoid
+from metricfit.decide.choose import choose_decision, choose_label_decision
+from metricfit.decide.class_requirements import model_requirements
+from metricfit.decide.costs import RowCosts, check_costs, cost_columns, row_costs
+from metricfit.decide.decision import REFERRED, Decision, ThresholdDecision
+from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
+from metricfit.decide.held_out import HeldOut, Refit, default_refit
+from metricfit.decide.refer import check_refer_label, check_referral, choose_referral, labels_with_referred
+from metricfit.decide.rules import Rule
+from metricfit.decide.shift import Drift, DriftWarning, PriorShift, estimate_prior_shift
+from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.feasibility import InfeasibleWarning
+from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.tabular.positive_class import shares_of
+from metricfit.tabular.row_checks import (
+    average_of_classes,
+    checked_labels,
+    checked_weights,
+    unchanged_if_it_fails,
+    value_of_classes,
+    value_of_labels,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+#: The share of the positive class, or of each class by its label; "estimate" for that of new rows.
+Prevalence = float | Mapping[Any, float] | Literal["estimate"]
+
+
+class DecidingClassifier(ABC):
+    """A classifier that chooses its decision for a metric on held-out rows, and can choose it anew without training.
+
+    A subclass has the parameters ``metric``, ``subject_to``, ``decision`` and ``average``. Its ``fit`` sets
+    ``classes_``, ``pos_label_``, ``_order``, ``held_out_`` and ``_seed``, and then calls ``_decide``.
+
+    Attributes:
+        classes_: The labels, sorted.
+        pos_label_: The positive class of two; None for several classes.
+        held_out_: The rows on which decisions are chosen, with the class balance of training.
+        shift_: What is added to calibrated logits for another class balance; 0 for that of training.
+        prevalence_: The class balance that the model decides for.
+        prevalence_interval_: Its 95 % bootstrap interval, if it was estimated from new rows.
+        drift_: Whether another class balance explains the scores of these rows.
+        decision_: The decision about calibrated logits plus ``shift_``.
+        threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
+            classes, and for costs in columns, where ``row_thresholds(X)`` gives the threshold of each row.
+        thresholds_: For several labels, one threshold of the probability per label; otherwise None.
+        threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
+        offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
+            expected costs, if a metric of the whole confusion matrix has them (``decide.CostDecision``).
+        value_: The metric to expect on new rows.
+        value_interval_: 95 % bootstrap interval of the value.
+        requirements_: For each requirement, as text: its value on held-out rows, whether that meets the bound, and the
+            best value that any threshold reaches. A requirement on every class or label has one entry for each.
+        requirements_met_: Whether all requirements are met on held-out rows; True if there are none. With
+            ``confidence``, whether they are certified.
+        confidence_: The probability for which the requirements are certified; None if they are not.
+        certificate_: What that says about new rows, from ``Evidence.certificate``: "guaranteed" or "certified on
+            cross-validated scores (approximate)". None without a confidence.
+        refer_region_: After ``refer``, the probabilities of the positive class that are referred to a person: from the
+            first on and below the second. None if every row is decided.
+        referred_share_: The share of the held-out rows that is referred.
+    """
+
+    metric: str | Metric | Formula
+    subject_to: Requirements | None
+    average: LabelAverage
+    decision: Rule
+    confidence: float | None = None
+    classes_: NDArray[Any]
+    pos_label_: Any
+    held_out_: HeldOut
+    shift_: torch.Tensor
+    #: What was estimated from new rows without labels by the last ``rethreshold``.
+    prior_shift_: PriorShift | None = None
+    decision_: Decision
+    threshold_: float | None
+    thresholds_: NDArray[np.float64] | None
+    threshold_interval_: Any
+    offsets_: NDArray[np.float64] | None
+    refer_label_: Any = "refer"
+    refer_region_: tuple[float, float] | None
+    referred_share_: float
+    #: For each class number its index in ``classes_``; the positive class of two has number 1.
+    _order: NDArray[np.int64]
+    _seed: int
+    #: The smallest share of the rows that the models of a fold were trained on.
+    _training_share: float = 1.0
+
+    def rethreshold(
+        self,
+        prevalence: float | Mapping[Any, float] | Literal["estimate"] | None = None,
+        *,
+        X: Any = None,
+        metric: str | Metric | Formula | None = None,
+        subject_to: Requirements | None = "unchanged",
+        confidence: float | str | None = "unchanged",
+    ) -> Self:
+        """Choose the decision again, for another class balance, metric or requirements; nothing is trained.
+
+        With another balance the probabilities change too: rows of each class are assumed to look as before, and only
+        their shares to change (prior shift).
+
+        Args:
+            prevalence: The share of the positive class, or of each class by its label. None means the balance of the
+                training rows. "estimate" estimates the shares from new rows without labels, ``X``; ``prevalence_`` and
+                ``prevalence_interval_`` are the result, and ``drift_`` says whether another balance explains their
+                scores.
+            X: New rows with the columns of ``fit``, for ``prevalence="estimate"``.
+            metric: A metric that replaces the model's ``metric``. By default it stays. What was trained for the old
+                metric stays as it is.
+            subject_to: Requirements that replace the model's ``subject_to``; None removes them. By default they stay.
+                Of several classes, ``"recall['gold'] >= 0.9"`` is on one of them.
+            confidence: The probability with which the requirements must hold on new rows; None to meet them on the
+                held-out rows alone. By default it stays; it goes where the requirements are removed.
+
+        Returns:
+            The model itself. If no decision meets the requirements, it decides with the smallest violation, and an
+            InfeasibleWarning says what is reachable, as in ``fit``. A DriftWarning says if the scores of ``X`` changed
+            in a way that another class balance does not explain.
+
+        Raises:
+            ValueError: If a share is not between 0 and 1, a requirement cannot be used, or ``X`` is missing or has
+                other columns.
+
+        Example:
+            >>> from metricfit import MetricClassifier
+            >>> import numpy as np
+            >>> X = np.random.default_rng(0).normal(size=(200, 3))
+            >>> model = MetricClassifier("precision", models=["linear"], random_state=0).fit(X, X[:, 0] > 1)
+            >>> model.rethreshold(subject_to="recall >= 0.9").requirements_met_
+            True
+            >>> model.rethreshold(metric="f1", subject_to=None).metric
+            'f1'
+        """
+        check_is_fitted(self, "decision_")
+        with unchanged_if_it_fails(self):
+            if metric is not None:
+                self.metric = metric
+            if subject_to != "unchanged":
+                requirements = model_requirements(self, subject_to)
+                self.subject_to = subject_to
+                if not requirements and confidence == "unchanged":
+                    self.confidence = None
+            if confidence != "unchanged":
+                self.confidence = None if confidence is None else check_confidence(confidence)
+            if prevalence is not None and self._has_labels:
+                raise InvalidValueError("prevalence is for classes; a model of several labels decides as trained")
+            chosen, classes = get_metric(self.metric), 0 if self._has_labels else len(self.classes_)
+            check_costs(chosen, self.held_out_.columns, classes, model_requirements(self))
+            held_out, shift, estimate = self._rows_at_balance(prevalence, X)
+            self._decide(held_out, shift)
+            self.prior_shift_ = estimate
+        if estimate is not None and estimate.drift.found:
+            warnings.warn(str(estimate.drift), DriftWarning, stacklevel=2)
+        return self
+
+    def refer(
+        self, max_share: float | None = None, *, subject_to: Requirements | None = None, label: Any = "refer"
+    ) -> Self:
+        """Refer rows to a person that the model is least sure about; nothing is trained.
+
+        The rows whose probabilities are in a region around the threshold are referred. The other decisions stay as they
+        are, and ``value_``, its interval, ``requirements_`` and ``score`` are theirs alone. ``rethreshold`` decides all
+        rows again.
+
+        Args:
+            max_share: The largest share of the held-out rows that may be referred; the region is the one with the best
+                metric. By default it is the smallest region that meets ``subject_to``. 0 refers no row.
+            subject_to: Requirements on the decided rows, such as ``"precision >= 0.9"``, beside the model's own.
+            label: What ``predict`` returns for rows that are referred; none of ``classes_``. If it is not of their
+                type, ``predict`` returns objects.
+
+        Returns:
+            The model itself, with ``refer_region_`` and ``referred_share_``. If no region meets the requirements, it is
+            the one with the smallest violation, and an InfeasibleWarning says so.
+
+        Raises:
+            ValueError: If neither ``max_share`` nor ``subject_to`` is given, the label is a class, or the model has
+                more than two classes, costs in columns, or a confidence.
+
+        Example:
+            >>> import numpy as np
+            >>> from metricfit import MetricClassifier
+            >>> X = np.random.default_rng(0).normal(size=(200, 3))
+            >>> y = X[:, 0] + np.random.default_rng(1).normal(size=200) > 1
+            >>> model = MetricClassifier("f1", models=["linear"], random_state=0).fit(X, y).refer(max_share=0.1)
+            >>> model.referred_share_ <= 0.1, sorted(set(model.predict(X).tolist()), key=str)
+            (True, [False, True, 'refer'])
+        """
+        check_is_fitted(self, "decision_")
+        metric, requirements = get_metric(self.metric), as_requirements(subject_to)
+        check_referral(metric, 0 if self._has_labels else len(self.classes_), max_share, requirements, self.confidence)
+        requirements = model_requirements(self, subject_to)
+        check_refer_label(label, self.classes_)
+        held_out, decision = self.held_out_.with_logits_shifted(self.shift_), self.decision_
+        assert isinstance(decision, ThresholdDecision)
+        with unchanged_if_it_fails(self):
+            self.decision_ = choose_referral(
+                held_out,
+                metric,
+                decision,
+                max_share=max_share,
+                subject_to=requirements,
+                of_threshold=model_requirements(self),
+                rule=self.decision,
+                refit=default_refit(held_out, self.decision),
+                seed=self._seed,
+            )
+            self.refer_label_ = label
+            self._show_decision()
+        if self.decision_.evidence.not_reachable is not None:
+            warnings.warn(
+                f"{self.decision_.evidence.not_reachable}. The model refers these rows", InfeasibleWarning, stacklevel=2
+            )
+        return self
+
+    @property
+    def curve_(self) -> DecisionCurve | list[DecisionCurve] | None:
+        """The metric and the counts of the held-out rows at every threshold.
+
+        None for several classes, and for costs in columns, where each row has a threshold of its own.
+        For several labels a list with one curve per label.
+
+        Example:
+            >>> from metricfit import MetricClassifier
+            >>> import numpy as np
+            >>> X = np.random.default_rng(0).normal(size=(200, 3))
+            >>> curve = MetricClassifier("f1", models=["linear"], random_state=0).fit(X, X[:, 0] > 1).curve_
+            >>> bool((curve.tp + curve.fn == (X[:, 0] > 1).sum()).all())
+            True
+        """
+        check_is_fitted(self, "decision_")
+        if self._has_labels:
+            return label_curves(self.held_out_, get_metric(self.metric))
+        if self.held_out_.logits.shape[1] > 1 or get_metric(self.metric).columns:
+            return None
+        return decision_curve(self.held_out_.with_logits_shifted(self.shift_), get_metric(self.metric))
+
+    @property
+    def _has_labels(self) -> bool:
+        """Whether rows have several independent labels, and not one of several classes."""
+        return self.held_out_.y.dim() == 2
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return calibrated logits, shifted so that the decision is at 0.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+
+        Returns:
+            For two classes ``(n,)``, positive for the second of ``classes_``; for several ``(n, c)``, with the offsets
+            added, so that the largest decides; for labels ``(n, c)``, positive where a label is predicted.
+        """
+        margins: NDArray[np.float64] = self._margins(X).numpy()
+        if self._has_labels:
+            return margins
+        if margins.ndim == 2:
+            return np.asarray(margins[:, np.argsort(self._order)])
+        return margins if self._order[1] == 1 else -margins
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict labels: by the threshold for two classes, by the largest log-probability plus offset for several.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+
+        Returns:
+            One of ``classes_`` per row; for several labels 0 and 1, ``(n, c)``. After ``refer``, its label for rows
+            that are referred.
+        """
+        decided = self._decide_rows(X)
+        if self._has_labels:
+            return decided.numpy()
+        names: NDArray[Any] = self.classes_[self._order]
+        if self.refer_region_ is not None:
+            return labels_with_referred(decided.numpy(), names, self.refer_label_)
+        labels: NDArray[Any] = names[decided.numpy()]
+        return labels
+
+    def row_thresholds(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of the positive class from which each row is called positive.
+
+        It differs between rows only with costs in columns, such as ``cost(fp=5, fn="amount")``.
+
+        Args:
+            X: Rows with the columns of the costs.
+
+        Returns:
+            One threshold per row: infinity for rows that are never positive, because missing them costs nothing.
+
+        Raises:
+            ValueError: If there are more than two classes, or a column of costs is missing.
+        """
+        check_is_fitted(self, "decision_")
+        if self.decision_.task != "binary":
+            raise InvalidValueError("row_thresholds is for two classes")
+        zeros = torch.zeros(X.shape[0] if hasattr(X, "shape") else len(X), dtype=torch.float64)
+        costs = self._costs_of(X, len(zeros))
+        shifts = zeros if costs is None else costs.margins(zeros)
+        thresholds = sigmoid(-self.decision_.margins(shifts.numpy()))
+        return np.where(shifts.isneginf().numpy(), np.inf, thresholds)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return calibrated probabilities.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+
+        Returns:
+            One row per row of ``X``, with a column for each of ``classes_`` or each label.
+        """
+        logits = self._logits(X)
+        if self._has_labels:
+            return np.asarray(torch.sigmoid(logits).numpy())
+        if len(self.classes_) == 2:
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+        probabilities = np.empty(logits.shape)
+        probabilities[:, self._order] = torch.softmax(logits, dim=1).numpy()
+        return probabilities
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the metric of the predictions, negated if lower is better, so that higher is always better.
+
+        Rows that are referred to a person (``refer``) do not count.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+            y: Their labels.
+            sample_weight: One weight per row.
+
+        Returns:
+            The value of the metric, or minus it.
+
+        Raises:
+            ValueError: If ``y`` holds labels that were not there in ``fit``.
+        """
+        metric = get_metric(self.metric)
+        if self._has_labels:
+            value = value_of_labels(metric, self.predict(X), y, sample_weight, self.average)
+        else:
+            decided, labels = self._decide_rows(X), checked_labels(self, y)
+            check_consistent_length(decided, labels)
+            unknown = np.setdiff1d(labels, self.classes_)
+            if len(unknown):
+                listed = ", ".join(map(str, unknown[:5]))
+                raise InvalidValueError(f"y has labels that were not there in fit: {listed}")
+            weight = checked_weights(sample_weight, labels)
+            kept = decided != REFERRED
+            if not bool(kept.any()):
+                raise InvalidValueError("every row is referred, so that there are no decisions to score")
+            value = value_of_classes(
+                metric,
+                decided[kept],
+                self._numbers_of(labels)[kept],
+                len(self.classes_),
+                None if weight is None else torch.from_numpy(weight)[kept],
+                average=average_of_classes(self.average),
+                costs=self._costs_of(X, len(labels)),
+            )
+        return -value if metric.minimize else value
+
+    def _logits(self, X: Any) -> torch.Tensor:
+        """Return calibrated logits for the current class balance."""
+        check_is_fitted(self, "decision_")
+        return self._calibrated_logits(X) + self.shift_
+
+    def _margins(self, X: Any) -> torch.Tensor:
+        logits = self._logits_to_decide(X)
+        return torch.as_tensor(self.decision_.margins(logits))
+
+    def _logits_to_decide(self, X: Any) -> torch.Tensor:
+        """Return what the decision is about: logits, or cost margins if rows have costs of their own."""
+        check_is_fitted(self, "decision_")
+        columns = cost_columns(get_metric(self.metric), X)  # reports a missing column before the model does
+        logits = self._logits(X)
+        costs = self._costs_of(columns, len(logits))
+        return logits if costs is None else costs.margins(logits)
+
+    def _costs_of(self, table: Any, rows: int) -> RowCosts | None:
+        """Return the costs of the rows of a table, or of its columns alone, if the metric takes costs from columns."""
+        metric = get_metric(self.metric)
+        if not metric.columns:
+            return None
+        return row_costs(metric, table if isinstance(table, dict) else cost_columns(metric, table), rows)
+
+    def _decide_rows(self, X: Any) -> torch.Tensor:
+        """Return class numbers, -1 for rows that are referred, or for several labels 0 and 1."""
+        logits = self._logits_to_decide(X)  # it reports a model that is not fitted
+        return torch.as_tensor(self.decision_.decide_or_refer(logits))
+
+    def _numbers_of(self, labels: NDArray[Any]) -> torch.Tensor:
+        """Return class numbers; of two classes, the positive one is 1."""
+        return torch.from_numpy(np.argsort(self._order)[np.searchsorted(self.classes_, labels)])
+
+    def _decide(
+        self, held_out: HeldOut, shift: torch.Tensor, refit: Refit | None = None, resamples: int | None = None
+    ) -> None:
+        """Choose the decision on these rows, and show it in the public attributes."""
+        if self.confidence is not None:
+            self._check_can_certify()
+        self.prior_shift_ = None
+        self.shift_ = shift
+        metric, requirements = get_metric(self.metric), model_requirements(self)
+        if self._has_labels:
+            self.decision_ = choose_label_decision(
+                held_out,
+                metric,
+                average=self.average,
+                rule=self.decision,
+                seed=self._seed,
+                subject_to=requirements,
+                confidence=self.confidence,
+                out_of_fold=self._decides_out_of_fold(),
+            )
+        else:
+            self.decision_ = choose_decision(
+                held_out,
+                metric,
+                subject_to=requirements,
+                average=average_of_classes(self.average),
+                rule=self.decision,
+                refit=refit,
+                resamples=resamples,
+                seed=self._seed,
+                confidence=self.confidence,
+                out_of_fold=self._decides_out_of_fold(),
+            )
+        self._show_decision()
+        if self.decision_.evidence.not_reachable is not None:
+            warnings.warn(
+                f"{self.decision_.evidence.not_reachable}. The model is kept and decides there; "
+                "rethreshold(subject_to=...) chooses again without training",
+                InfeasibleWarning,
+                stacklevel=3,
+            )
+
+    def _check_can_certify(self) -> None:  # noqa: B027  # most estimators refuse nothing
+        """Refuse a confidence that scores such as those of the held-out rows cannot give."""
+
+    def _decides_out_of_fold(self) -> bool:
+        """Whether the rows to decide on were scored by other models than new rows are."""
+        return True
+
+    def _show_decision(self) -> None:
+        """Set the public attributes from the decision."""
+        evidence = self.decision_.evidence
+        assert evidence.corrected_value is not None
+        self.value_, self.value_interval_ = evidence.corrected_value, evidence.corrected_interval
+        self.requirements_ = dict(evidence.requirements)
+        self.requirements_met_ = all(result.met for result in evidence.requirements.values())
+        self.confidence_, self.certificate_ = evidence.confidence, evidence.certificate
+        self.threshold_ = self.threshold_interval_ = self.thresholds_ = self.offsets_ = self.refer_region_ = None
+        self.referred_share_ = 0.0
+        for name, value in self.decision_.attributes(np.argsort(self._order)).items():
+            setattr(self, name, value)
+
+    @abstractmethod
+    def _calibrated_logits(self, X: Any) -> torch.Tensor:
+        """Return logits ``(n, 1)`` or ``(n, c)`` in the order of class numbers, for the class balance of training."""
+
+    def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
+        """Return the held-out rows, and calibrated logits of new rows that are distributed as theirs without drift.
+
+        If the logits of held-out rows come from the models of folds, so do those of new rows, each from one of them.
+        """
+        return self.held_out_, self._calibrated_logits(X)
+
+    def _rows_at_balance(
+        self, prevalence: Prevalence | None, X: Any
+    ) -> tuple[HeldOut, torch.Tensor, PriorShift | None]:
+        """Return the held-out rows at a class balance, the shift of the logits, and what was estimated from ``X``."""
+        estimate = self._estimate_balance(prevalence, X)
+        if prevalence is None:
+            return self.held_out_, torch.zeros_like(self.shift_), None
+        if estimate is not None:
+            shares = estimate.shares
+        else:
+            assert not isinstance(prevalence, str)
+            shares = torch.from_numpy(shares_of(prevalence, self.classes_[self._order]))
+        held_out = self.held_out_.with_class_shares(shares)
+        return held_out, (held_out.logits - self.held_out_.logits)[0], estimate
+
+    def _estimate_balance(self, prevalence: Any, X: Any) -> PriorShift | None:
+        """Estimate the class balance of rows without labels; None if another one, or none, is given."""
+        estimated = isinstance(prevalence, str) and prevalence == "estimate"
+        if isinstance(prevalence, str) and not estimated:
+            raise InvalidValueError(f"prevalence is a share, one per class, or 'estimate'; got {quote(prevalence)}")
+        if estimated == (X is None):
+            raise InvalidValueError(
+                "prevalence='estimate' needs new rows without labels: rethreshold(prevalence='estimate', X=new_rows)"
+                if estimated
+                else "X is for prevalence='estimate': rethreshold(prevalence='estimate', X=new_rows)"
+            )
+        if not estimated:
+            return None
+        held_out, logits = self._comparable_rows(X)
+        return estimate_prior_shift(held_out, logits, seed=self._seed)
+
+    @property
+    def prevalence_(self) -> float | dict[Any, float]:
+        """The class balance that the model decides for: the share of the positive class, or of each class by label.
+
+        Example:
+            >>> from metricfit import MetricClassifier
+            >>> X = np.random.default_rng(0).normal(size=(200, 3))
+            >>> model = MetricClassifier("f1", models=["linear"], random_state=0).fit(X, X[:, 0] > 1)
+            >>> round(model.prevalence_, 3), round(model.rethreshold(prevalence=0.4).prevalence_, 3)
+            (0.16, 0.4)
+        """
+        check_is_fitted(self, "decision_")
+        shift = self.shift_ if len(self.classes_) > 2 else torch.cat([torch.zeros_like(self.shift_), self.shift_])
+        prevalence: float | dict[Any, float] = self._by_label(
+            torch.softmax(self.held_out_.shares.log() + shift, 0).tolist()
+        )
+        return prevalence
+
+    @property
+    def prevalence_interval_(self) -> tuple[float, float] | dict[Any, tuple[float, float]] | None:
+        """The 95 % interval of ``prevalence_`` if it was estimated, otherwise None."""
+        if self.prior_shift_ is None:
+            return None
+        interval: Any = self._by_label([(low, high) for low, high in self.prior_shift_.intervals.tolist()])
+        return interval
+
+    @property
+    def drift_(self) -> Drift | None:
+        """Whether another class balance explains the scores of the new rows, if it was estimated."""
+        return None if self.prior_shift_ is None else self.prior_shift_.drift
+
+    def _by_label(self, values: list[Any]) -> Any:
+        """Return the value of the positive class of two, or of each class by its label."""
+        labels = self.classes_[self._order].tolist()
+        return values[1] if len(labels) == 2 else dict(zip(labels, values, strict=True))

@@ -1,0 +1,185 @@
+"""The best thresholds of binary logits and of labels, as probabilities that reproduce the same decisions.
+
+Choosing on probabilities would lose information: in float32 all logits above 17 have the probability 1, and in float64
+all above 37. The search therefore runs on the logits, and only the chosen threshold becomes a probability.
+
+One limit remains, because the result is a float64 probability: no such number below 1 separates two logits above about
+36.7. Logits above this value are tied, whatever their order. They are decided alike, and the best value can be lower
+than the one that ``curves.best_threshold`` finds on the same logits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from metricfit.core.canonical_batch import Columns
+from metricfit.core.tensor_numerics import counting_dtype, is_positive
+from metricfit.core.types import ScalarAverage
+from metricfit.decide.labels import metric_of_label
+from metricfit.errors import MetricfitError
+from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
+from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.sweep import Array, Sweep, column, sweep
+from metricfit.metrics.threshold_search import search_columns
+
+
+def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverage) -> float | Tensor:
+    """Find the thresholds with the best average value of a metric, as probabilities.
+
+    Under "macro" and "weighted" every label contributes to the average separately, so each label gets its own best
+    threshold and no other thresholds are better. "micro" pools the decisions on all labels into one binary problem, and
+    this problem has one threshold, the best single number for all labels. (Different thresholds per label could raise a
+    micro average further, but they would depend on each other.)
+
+    Args:
+        labels: Logits and 0/1 labels ``(c, n)`` with optional weights.
+        metric: The metric of one label's decisions.
+        average: "macro", "weighted" or "micro".
+
+    Returns:
+        One number for a single label and for "micro", otherwise a float64 tensor ``(c,)``. A label whose decisions do
+        not matter, because it has no samples with weight or the metric is of another class, has 0.5.
+
+    Raises:
+        ValueError: If the metric has parameters per class for another number of labels.
+
+    Example:
+        >>> from metricfit.core.tasks import canonical
+        >>> from metricfit.metrics import f1
+        >>> logits = torch.tensor([[2.0, -1.0], [1.0, -3.0]])
+        >>> best_label_thresholds(canonical(logits, torch.tensor([[1, 1], [0, 0]])), f1, "macro").round(decimals=2)
+        tensor([0.8200, 0.1200], dtype=torch.float64)
+    """
+    count = labels.logits.shape[0]
+    if count == 1 or average == "micro":
+        weight = None if labels.weight is None else labels.weight.reshape(-1)
+        pooled_metric = metric if count > 1 else metric_of_label(metric, 0, 1)
+        return best_probability_threshold(
+            labels.logits.reshape(-1), labels.target.reshape(-1), pooled_metric, weight=weight
+        ).threshold
+    together = _search_together(labels, metric)
+    if together is not None:
+        return together
+    thresholds = torch.full((count,), 0.5, dtype=torch.float64)
+    for label in range(count):
+        if metric.class_index not in (None, label):
+            continue
+        weight = None if labels.weight is None else labels.weight[label]
+        if weight is not None and not bool((weight > 0).any()):
+            continue
+        label_metric = metric_of_label(metric, label, count)
+        best = best_probability_threshold(labels.logits[label], labels.target[label], label_metric, weight=weight)
+        thresholds[label] = best.threshold
+    return thresholds
+
+
+def _search_together(labels: Columns, metric: Metric) -> Tensor | None:
+    """Search all labels at once; None if they have weights, need a metric of their own, or are not all separated."""
+    if labels.weight is not None or metric.class_index is not None or metric.needs_matrix:
+        return None
+    if any(isinstance(value, tuple) for value in metric.parameters.values()):
+        return None
+    logits, target = labels.logits.detach(), labels.target.detach()
+    logits = logits.to(counting_dtype(logits.dtype))
+    try:
+        found = search_columns(logits, target, metric)
+    except MetricfitError:  # the metric is not one of the counts at each threshold
+        return None
+    halfway = halfway_probabilities(logits, found.thresholds) if bool(found.valid.all()) else None
+    return None if halfway is None else halfway.cpu()
+
+
+def best_probability_threshold(
+    logits: Array,
+    target: Array,
+    metric: str | Metric | Formula,
+    subject_to: Requirements | None = None,
+    *,
+    weight: Array | None = None,
+) -> BestThreshold:
+    """Find the best threshold of logits for a metric, as a probability strictly between 0 and 1.
+
+    Each candidate lies halfway, in logits, between two neighbouring logits, one below the lowest or one above the
+    highest, so the decisions do not depend on rounding: ``tensor_numerics.is_positive(logits, threshold)`` makes
+    exactly the decisions that the value was computed from. Logits that no float64 probability separates (neighbours
+    above 36.7) are always decided alike.
+
+    Args:
+        logits: One logit per sample, of any floating type.
+        target: Labels 0 and 1.
+        metric: A metric, its name or a function of Counts.
+        subject_to: Requirements that the threshold must meet.
+        weight: One weight per sample.
+
+    Returns:
+        The threshold and the metric's value there. Ties are decided as by ``best_threshold``.
+
+    Raises:
+        InfeasibleError: No threshold meets the requirements.
+
+    Example:
+        >>> best_probability_threshold([30.0, 25.0, 20.0, 18.5], [1, 1, 0, 0], "f1").value
+        1.0
+    """
+    candidates = probability_sweep(logits, target, weight)
+    return best_of_sweep(candidates, get_metric(metric), as_requirements(subject_to))
+
+
+def probability_sweep(logits: Array, target: Array, weight: Array | None = None) -> Sweep:
+    """Compute the counts at every probability threshold that makes different decisions.
+
+    Args:
+        logits: One logit per sample.
+        target: Labels 0 and 1.
+        weight: One weight per sample.
+
+    Returns:
+        Decreasing thresholds and the counts at each.
+    """
+    falling, counts = sweep(logits, target, weight)  # infinity first, then the distinct logits
+    dtype = column(logits, "logits").dtype  # decisions depend on the precision of the logits
+    dtype = dtype if dtype.is_floating_point else falling.dtype
+    upper, lower = falling, torch.cat([falling[1:], falling.new_full((1,), -math.inf)])
+    middle = (upper + lower) / 2
+    middle[0], middle[-1] = falling[1] + 1, falling[-1] - 1
+    thresholds = torch.sigmoid(middle)
+    separates = _separates(thresholds, lower.to(dtype), upper.to(dtype))
+    if not bool(separates.all()):
+        thresholds = torch.where(separates, thresholds, _highest_probability(upper))
+        separates = separates | _separates(thresholds, lower.to(dtype), upper.to(dtype))
+        thresholds, counts = thresholds[separates], counts.map(lambda count: count[separates])
+    return Sweep(thresholds, counts)
+
+
+def _separates(thresholds: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Whether decisions at these thresholds fall between the two logits: ``lower`` is negative, ``upper`` positive."""
+    inside = (thresholds > 0) & (thresholds < 1)
+    return inside & is_positive(upper, thresholds) & ~(is_positive(lower, thresholds) & (lower > -math.inf))
+
+
+def _highest_probability(upper: Tensor) -> Tensor:
+    """Return the highest probabilities below 1 at which these logits are positive."""
+    return torch.sigmoid(upper).clamp(max=1 - 2.0**-53)
+
+
+def halfway_probabilities(logits: Tensor, thresholds: Tensor) -> Tensor | None:
+    """Move thresholds of logits, which are logits themselves, halfway to the next lower logit, as probabilities.
+
+    Args:
+        logits: Logits ``(c, n)`` of float32 or float64.
+        thresholds: One of the logits of each row, or infinity, ``(c,)``.
+
+    Returns:
+        Probabilities ``(c,)`` in float64 that make the same decisions; None if one of them cannot.
+    """
+    at = thresholds.to(logits.dtype).unsqueeze(1)
+    below = torch.where(logits < at, logits, -math.inf).amax(1)
+    highest, lowest = logits.amax(1).double(), logits.amin(1).double()
+    upper, lower = thresholds.double(), below.double()
+    middle = torch.where(lower > -math.inf, (upper + lower) / 2, lowest - 1)
+    middle = torch.where(upper < math.inf, middle, highest + 1)
+    found = torch.sigmoid(middle)
+    return found if bool(_separates(found, below, thresholds.to(logits.dtype)).all()) else None

@@ -1,0 +1,83 @@
+"""Thresholds of several labels under requirements, against each label alone and against all pairs of thresholds."""
+
+import itertools
+
+import pytest
+import torch
+from sklearn.metrics import f1_score, recall_score
+
+from metricfit.decide import best_decision, choose
+from metricfit.metrics.feasibility import InfeasibleError
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    monkeypatch.setattr(choose, "FEWEST", 2)
+    monkeypatch.setattr(choose, "MOST", 2)
+
+
+def rows(n=200, labels=2, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    y = (torch.rand(n, labels, generator=generator) < torch.tensor([0.4, 0.25, 0.15][:labels])).long()
+    return torch.randn(n, labels, generator=generator).double() + 1.5 * y, y
+
+
+@pytest.mark.parametrize("rule", ["plugin", "empirical"])
+@pytest.mark.parametrize("confidence", [None, 0.9])
+def test_each_label_is_decided_as_if_it_were_alone(rule, confidence):
+    z, y = rows(150)
+    settings = {"rule": rule, "calibrate": False}
+    both = best_decision(z, y, "f1", subject_to="recall >= 0.8", confidence=confidence, **settings)
+    share = None if confidence is None else 1 - (1 - confidence) / 2
+    for label in range(2):
+        alone = best_decision(z[:, label], y[:, label], "f1", subject_to="recall >= 0.8", confidence=share, **settings)
+        assert float(both.thresholds[label]) == pytest.approx(alone.threshold)
+        assert both.evidence.requirements[f"recall[{label}] >= 0.8"] == alone.evidence.requirements["recall >= 0.8"]
+    assert both.evidence.confidence == confidence
+
+
+@pytest.mark.parametrize("average", ["micro", "samples"])
+def test_joint_averages_against_all_pairs_of_thresholds(average):
+    z, y = rows(30)
+    decision = best_decision(z, y, "f1", subject_to="recall[1] >= 0.9", average=average, rule="empirical")
+    decided = decision.decide(z)
+    value = f1_score(y, decided, average=average, zero_division=0)
+    assert decision.evidence.value == pytest.approx(value)
+    assert recall_score(y[:, 1], decided[:, 1]) >= 0.9
+    pairs = itertools.product(z[:, 0].tolist(), z[:, 1].tolist())
+    decisions = torch.stack([(z >= torch.tensor(pair)).long() for pair in pairs])
+    decisions = decisions[(decisions * y)[..., 1].sum(1) >= 0.9 * y[:, 1].sum()]
+    axes = (1, 2) if average == "micro" else (2,)
+    tp, called, there = (counted.sum(axes) for counted in (decisions * y, decisions, y.expand_as(decisions)))
+    values = 2 * tp / (called + there).clamp(min=1)
+    best = float(values.max() if average == "micro" else values.mean(1).max())
+    assert value >= best - 0.02  # labels are improved one at a time
+
+
+@pytest.mark.parametrize("average", ["micro", "samples"])
+def test_the_plug_in_rule_moves_the_labels_that_must(average):
+    z, y = rows(80, labels=3)
+    free = best_decision(z, y, "f1", average=average)
+    bound = "recall[2] >= 0.95"
+    decision = best_decision(z, y, "f1", average=average, subject_to=bound)
+    assert decision.thresholds[:2].tolist() == free.thresholds[:2].tolist()
+    assert decision.thresholds[2] < free.thresholds[2]
+    assert decision.evidence.requirements[bound].met
+
+
+def test_a_label_that_cannot_meet_them_is_named():
+    z, y = rows(200)
+    decision = best_decision(z, y, "f1", subject_to=["precision[1] >= 0.99", "recall >= 0.9"])
+    assert decision.evidence.not_reachable.startswith(
+        "no threshold gives precision[1] >= 0.99 and recall[1] >= 0.9 together"
+    )
+    assert decision.evidence.requirements["recall[0] >= 0.9"].met
+    assert not all(result.met for result in decision.evidence.requirements.values())
+
+
+def test_the_error_is_shared_among_the_labels_that_have_requirements():
+    z, y = rows(60, labels=3)
+    with pytest.raises(InfeasibleError, match=r"recall\[0\] >= 0.9 .* \(90 % for all 3 labels is 96.6667 % for each\)"):
+        best_decision(z, y, "f1", subject_to="recall >= 0.9", confidence=0.9)
+    with pytest.raises(ValueError, match="weights void"):
+        best_decision(z, y, "f1", subject_to="recall >= 0.5", confidence=0.9, weight=torch.linspace(1, 2, 60))
