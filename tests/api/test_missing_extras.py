@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
     print(error)
 """
 
-DATA = [("metricfit.data", "import metricfit.data", "data", package) for package in ("numpy", "pandas", "sklearn")]
+DATA = [("metricfit.data", "import metricfit.data", "data", package) for package in ("numpy", "pandas")]
 COMPARE = [
     ("metricfit.compare", "metricfit.compare", "cli", package) for package in ("joblib", "pandas", "scipy", "sklearn")
 ]

@@ -58,7 +58,8 @@ def in_order(lines: list[str], among: list[str]) -> list[str]:
 
 
 def about(text: str) -> str:
-    return NUMBER.sub("#", text.rstrip())
+    """The text without its numbers, and without the spaces that align them."""
+    return re.sub(" +", " ", NUMBER.sub("#", text.rstrip()))
 
 
 @pytest.mark.parametrize(

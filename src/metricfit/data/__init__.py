@@ -2,7 +2,7 @@
 
 from metricfit._extras import explain_missing
 
-with explain_missing("metricfit.data", ("numpy", "pandas", "scipy", "sklearn"), "metricfit[data]"):
+with explain_missing("metricfit.data", ("numpy", "pandas"), "metricfit[data]"):
     from metricfit.data.datasets import STUDY, Table, fetch, load, names
     from metricfit.data.preparation import Preparation
     from metricfit.data.reading import read_table

@@ -165,7 +165,8 @@ def loss_of_counts(
     Returns:
         The loss, a scalar; without an average one loss per class.
     """
-    if isinstance(counts.tp, Dual) and counts.exclusive and (metric.whole_matrix or counts.classes == 1):
+    single_value = classes is None and counts.exclusive and (metric.whole_matrix or counts.classes == 1)
+    if isinstance(counts.tp, Dual) and single_value:
         single: Any = metric(counts)  # what ``averaged`` returns, without its checks
         return single if metric.minimize else 1.0 - single
     value = averaged(metric, counts, average, classes, zero_division, training=True)
