@@ -187,6 +187,7 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, fitted.models, fitted.held_out
             self.history_, self._seed = fitted.history, prepared.seed
             self._places, self._fold_models, refit = fitted.places, fitted.fold_models, fitted.refit
+            self._training_share = fitted.training_share
             if apart is not None:
                 (self.held_out_, self._places), refit = apart.held_out(self), None
             unshifted = torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64)

@@ -22,6 +22,7 @@ from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ense
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, FittedModel, Floats, Integers
 from metricfit.tabular.fit_progress import FitTracker, choose_watcher
+from metricfit.tabular.held_out_scores import check_training_share
 from metricfit.tabular.large_rows import CompactFeatures, split_large_table
 from metricfit.tabular.out_of_fold import FamilyResult, fit_families
 from metricfit.tabular.parameters import threads_of
@@ -47,6 +48,7 @@ class FittedEnsemble:
         history: One row per member and epoch of the network.
         places: The rows and the folds of ``held_out``.
         fold_models: The models of the folds by family, before they were combined.
+        training_share: The smallest share of the rows that the models of a fold were trained on.
     """
 
     ensemble: Ensemble
@@ -56,6 +58,7 @@ class FittedEnsemble:
     history: list[dict[str, Any]]
     places: HeldOutPlaces
     fold_models: dict[str, tuple[FittedModel, ...]]
+    training_share: float
 
 
 def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsemble:
@@ -71,9 +74,9 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         return collect([logits])[0].value_of_first(metric, model.average, requirements)
 
     families, splits = families_of(model), splits_of(model, prepared)
-    model._training_share = min(len(train) for train, _ in splits) / len(rows.y)
-    if model.confidence is not None:
-        model._check_can_certify()
+    training_share = min(len(train) for train, _ in splits) / len(rows.y)
+    if model.confidence is not None and model.calibration is None:
+        check_training_share(training_share)
     watcher = choose_watcher(model.verbose)
     watcher.begin(model)
     deadline, jobs = Deadline.after(model.time_budget, watcher.stop), threads_of(model.n_jobs)
@@ -108,6 +111,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         _history(results),
         _places(splits, prepared),
         {result.name: result.fold_models for result in results if result.fold_models and result.name in used},
+        training_share,
     )
 
 
