@@ -45,8 +45,8 @@ from metricfit.report.model_decisions import metric_label
 from metricfit.report.model_page import write_model_page
 from metricfit.runs.executor import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.card_decisions import basis_of_estimate, describe_requirement
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
+from metricfit.tabular.facts import model_facts
 from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
 from metricfit.tabular.insight.judged_rows import held_out_counts
@@ -197,6 +197,7 @@ def _result(model: MetricClassifier, counts: pd.Series, out: Path) -> dict[str, 
 
 def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | Table]:
     """Write the same facts as text: the classes, the families, the value, the threshold and the requirements."""
+    facts = model_facts(model)
     lines: list[str | Table] = [describe_classes(counts, model.pos_label_), _table_of_models(model)]
     lines += [f"{row.name} was {row.sample}." for row in model.models_ if row.sample is not None]
     lines += [f"{row.name} is left out: {row.left_out}." for row in model.models_ if row.left_out is not None]
@@ -205,7 +206,7 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
         lines.append(f"Order of the classes in {get_metric(model.metric).base_name}: {order}.")
     lines.append(
         f"{metric_label(model)} {model.value_:.3f}{_interval(model.value_interval_)}, estimated for new rows: "
-        f"{basis_of_estimate(model)}."
+        f"{facts.basis}."
     )
     warned = better_without_model(model, held_out_counts(model), model.decision_.evidence.value)
     lines += [f"Warning: {sentence}" for sentence in warned]
@@ -219,9 +220,7 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
             f"Probabilities from {low:.4g} to {high:.4g} are referred to a person: "
             f"{100 * model.referred_share_:.3g} % of the held-out rows, which the value leaves out."
         )
-    lines += [
-        f"Requirement {text}: {describe_requirement(model, result)}." for text, result in model.requirements_.items()
-    ]
+    lines += [f"Requirement {each.text}: {each.description}." for each in facts.requirements]
     return [*lines, f"Model: {out / 'model'}", f"Report: {out / 'report.html'}"]
 
 

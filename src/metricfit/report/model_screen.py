@@ -23,7 +23,6 @@ from metricfit.report.first_screen import (
     Alternative,
     FirstScreen,
     RequirementState,
-    State,
     Statement,
     always_largest_class,
     describe_several_classes,
@@ -36,7 +35,7 @@ from metricfit.report.first_screen import (
 from metricfit.report.model_decisions import class_labels, class_names, costs_of, positive_labels
 from metricfit.report.page_facts import name_rows, positive_class_fact
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.card_decisions import describe_requirement
+from metricfit.tabular.facts import model_facts
 from metricfit.tabular.insight.judged_rows import held_out_costs, held_out_counts, held_out_rows, held_out_scores
 from metricfit.tabular.selection import Selection
 
@@ -226,15 +225,11 @@ def _value_in_hindsight(model: MetricClassifier) -> float | None:
 
 
 def _requirements_of_fit(model: MetricClassifier) -> list[RequirementState]:
-    states = []
-    for text, result in model.requirements_.items():
-        words = describe_requirement(model, result)
-        if model.confidence_ is not None:
-            state: State = "certified" if model.decision_.evidence.out_of_fold else "guaranteed"
-        else:
-            state, words = "met" if result.met else "unmet", f"{words}, not guaranteed on new rows"
-        states.append(RequirementState(text, state, words))
-    return states
+    unsure = ", not guaranteed on new rows"
+    return [
+        RequirementState(each.text, each.state, each.description + (unsure if each.state in ("met", "unmet") else ""))
+        for each in model_facts(model).requirements
+    ]
 
 
 def _requirements_of_evaluation(model: MetricClassifier, counts: Counts) -> list[RequirementState]:
