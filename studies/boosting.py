@@ -30,7 +30,6 @@ from scipy.special import expit
 
 from metricfit import MetricLoss, best_threshold, boosting
 from metricfit.core.counts import Counts
-from metricfit.data import STUDY, load
 from metricfit.metrics import get_metric
 from metricfit.steps import Identity
 from metricfit.tabular.encoding.encoder import TableEncoder
@@ -38,6 +37,7 @@ from metricfit.tabular.families.family import Features, TrainingRows
 from metricfit.tabular.row_folds import stratified_folds as row_folds
 from metricfit.train.data.order import derive_seed
 from metricfit.train.folds import stratified_folds
+from metricfit_papers.datasets import STUDY, load
 from studies.boosting_page import write_page
 
 Floats = NDArray[np.float64]

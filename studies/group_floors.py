@@ -88,7 +88,7 @@ VARIANTS = {
 
 
 def make_cell(folder: Path, size: int, grouping: str, split: int) -> Cell:
-    from metricfit.data import load
+    from metricfit_papers.datasets import load
 
     x, y = numbers("adult", folder)
     column, names = load("adult", folder).X[grouping], GROUPINGS[grouping]

@@ -107,8 +107,8 @@ def table_scores(name: str, data: Path, model: int) -> tuple[Floats, NDArray[np.
     """The logits that a model gives to the rows that it was not fitted on."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    from metricfit.data import load
     from metricfit.tabular.encoding.encoder import TableEncoder
+    from metricfit_papers.datasets import load
 
     rows = load(name, data)
     y = np.asarray(rows.y, dtype=np.int64)

@@ -22,7 +22,7 @@ HALVES, REQUIREMENT, CONFIDENCE = 20, "recall >= 0.9", 0.95
 def judge_half(data: Path, half: int, folder: Path) -> None:
     """Recall and precision on the other half: met on the rows, and at a confidence."""
     from metricfit import MetricClassifier
-    from metricfit.data import load
+    from metricfit_papers.datasets import load
 
     path = folder / f"half-{half}.json"
     if path.exists():

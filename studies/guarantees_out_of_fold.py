@@ -103,8 +103,8 @@ def judge(
 def judge_draw(name: str, data: Path, draw: int, folder: Path) -> None:
     """Judge every estimator on one draw of a table."""
     from metricfit import MetricClassifier
-    from metricfit.data import load
     from metricfit.tabular.encoding.encoder import TableEncoder
+    from metricfit_papers.datasets import load
 
     path = folder / f"out-of-fold-{name}-{draw}.json"
     if path.exists():

@@ -166,7 +166,7 @@ def write_page(results: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of the datasets of metricfit.data.load")
+    parser.add_argument("--data", type=Path, help="folder of the datasets of metricfit_papers.datasets.load")
     parser.add_argument("--table", choices=[trial.name for trial in TABLES], help="only this one")
     parser.add_argument("--rival", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()

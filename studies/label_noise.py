@@ -3,8 +3,8 @@
     python -m studies.label_noise --data ../shared/data --jobs 8   # train; cells are in runs/noise.jsonl
     python -m studies.label_noise_page --cells runs/noise.jsonl
 
-Tables: all of metricfit.data with at least 1,000 positives that are not split by frames or time: adult, diabetes_100k
-and phoneme. Of each, 2,000 rows are for training, 1,000 for validation and 2,000 for the test, in six random splits. Of
+Tables with at least 1,000 positives that are not split by frames or time: adult, diabetes_100k and
+phoneme. Of each, 2,000 rows are for training, 1,000 for validation and 2,000 for the test, in six random splits. Of
 the labels of the training rows, 20 or 40 % are wrong: of both classes (symmetric), or of the positives (missed). The
 network has 32 hidden units. A cell is one table and one loss, with three splits and all kinds of noise at once. Every
 loss has the same four learning rates, 300 steps of AdamW on all training rows and 15 looks. Rate, look and threshold

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 from metricfit import MetricClassifier
-from metricfit.data import load
 from metricfit.train.data.order import derive_seed
 from metricfit.train.folds import stratified_folds
+from metricfit_papers.datasets import load
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "large_tables.json"

@@ -3,8 +3,8 @@
     python -m studies.little_capacity --data ../shared/data --jobs 8   # train; cells are in runs/capacity.jsonl
     python -m studies.little_capacity_page --cells runs/capacity.jsonl
 
-Tables: all of metricfit.data in tabular/ and imblearn_bench/ with at least 100 positives, at most 20,000 rows and at
-most 200 columns, apart from CocktailParty, whose rows belong to frames. Models: linear, and one hidden layer of 2, 8
+Tables: all datasets in tabular/ and imblearn_bench/ with at least 100 positives, at most 20,000 rows and
+at most 200 columns, apart from CocktailParty, whose rows belong to frames. Models: linear, and one hidden layer of 2, 8
 and 64 units. A cell is one table, width and loss with five splits at once. Every loss has the same four learning
 rates, 300 steps of AdamW on all training rows and 15 looks; for each decision (0.5, or a threshold that is tuned on the
 validation rows) the rate and the look with the best validation F1 are kept. The test rows are used once.

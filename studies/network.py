@@ -23,7 +23,7 @@ import torch
 
 from metricfit.core.counts import Counts
 from metricfit.curves import best_threshold
-from metricfit.data import STUDY, folds, load
+from metricfit.data import folds
 from metricfit.metrics import average_precision, f1, get_metric
 from metricfit.runs import Cell, Progress, run
 from metricfit.tabular.encoding.encoder import TableEncoder
@@ -32,6 +32,7 @@ from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.network_models import NetworkFamily
 from metricfit.train.data.order import derive_seed
 from metricfit.train.folds import stratified_folds
+from metricfit_papers.datasets import STUDY, load
 
 RESULTS = Path(__file__).resolve().parent / "results" / "network.json"
 BEFORE = RESULTS.with_name("estimator.json")

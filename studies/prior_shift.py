@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from metricfit import Counts, MetricClassifier, get_metric
-from metricfit.data import load
 from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.shift import PriorShift, detect_drift, estimate_prior_shift
+from metricfit_papers.datasets import load
 from studies.prior_shift_page import write_page
 
 RESULTS = Path(__file__).resolve().parent / "results" / "prior_shift.json"

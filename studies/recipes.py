@@ -60,7 +60,7 @@ def numbers(name: str, folder: Path) -> tuple[Tensor, Tensor]:
     """A table as numbers: text columns as 0/1 columns, missing numbers as NaN; and its labels."""
     import pandas as pd
 
-    from metricfit.data import load
+    from metricfit_papers.datasets import load
 
     table = load(name, folder)
     text = [column for column in table.X.columns if not pd.api.types.is_numeric_dtype(table.X[column])]
@@ -240,7 +240,7 @@ def measure(
 
 
 def study_names() -> list[str]:
-    from metricfit.data import STUDY
+    from metricfit_papers.datasets import STUDY
 
     return list(STUDY)
 

@@ -52,7 +52,8 @@ Packed = tuple[Tensor, Tensor, list[list[Tensor]]]
 
 def packed(name: str, folder: Path) -> Packed:
     """A table as numbers, its labels, and the rows of each split's three parts."""
-    from metricfit.data import load, split
+    from metricfit.data import split
+    from metricfit_papers.datasets import load
 
     table = load(name, folder)
     parts = [[torch.as_tensor(part) for part in split(table.X, table.y, seed=at)] for at in range(SPLITS)]

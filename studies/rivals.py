@@ -50,9 +50,9 @@ def prepare(data: Path, folder: Path, name: str, split: int) -> None:
     """Write the rows of one split, as numbers and categories that every tool reads."""
     import torch
 
-    from metricfit.data import load
     from metricfit.train.data.order import derive_seed
     from metricfit.train.folds import stratified_folds
+    from metricfit_papers.datasets import load
 
     rows = load(name, data)
     labels = np.asarray(rows.y, dtype=np.int64)
@@ -183,7 +183,7 @@ def main(arguments: list[str] | None = None) -> None:
         return
     os.environ["OMP_NUM_THREADS"] = "1"
     if options.who == "ours":
-        from metricfit.data import STUDY
+        from metricfit_papers.datasets import STUDY
 
         options.folder.mkdir(parents=True, exist_ok=True)
         (options.folder / "tables").write_text("\n".join(STUDY), encoding="utf-8")

@@ -20,7 +20,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from metricfit.data import Preparation, load
+from metricfit_papers.datasets import Preparation, load
 
 #: Learning rates, optimiser steps on all training rows, and looks at the held-out rows.
 RATES, STEPS, LOOKS = (0.005, 0.02, 0.08, 0.3), 300, 15

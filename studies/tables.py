@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.data import STUDY, load
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.rules import choose_threshold
 from metricfit.metrics import get_metric
@@ -41,6 +40,7 @@ from metricfit.tabular.row_folds import stratified_folds as row_folds
 from metricfit.tabular.selection import Selection
 from metricfit.train.data.order import derive_seed
 from metricfit.train.folds import stratified_folds
+from metricfit_papers.datasets import STUDY, load
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tables.json"

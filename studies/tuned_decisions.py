@@ -30,11 +30,11 @@ from sklearn.metrics import f1_score, make_scorer, matthews_corrcoef
 from sklearn.model_selection import TunedThresholdClassifierCV
 
 from metricfit import TunedDecisionClassifier
-from metricfit.data import STUDY, load
 from metricfit.stats import compare
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.train.data.order import derive_seed
 from metricfit.train.folds import stratified_folds
+from metricfit_papers.datasets import STUDY, load
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tuned_decisions.json"

@@ -1,13 +1,18 @@
-"""How ``metricfit reproduce`` starts: found through its entry point, and light until something is trained."""
+"""How the commands of this package start: found through entry points, and light until something is trained."""
 
+import json
 import subprocess
 import sys
 from importlib.metadata import entry_points
 
+import jsonschema
+import pytest
 import typer
+from click.testing import CliRunner
 
-from metricfit.cli.app import COMMANDS, GROUP, app
+from metricfit.cli.app import COMMANDS, GROUP, app, load_command
 from metricfit_papers import command
+from metricfit_papers.reproduce_schema import datasets_schema
 
 LIST = """
 import sys
@@ -17,15 +22,26 @@ assert "lightning_fabric" not in sys.modules
 """
 
 
-def test_the_entry_point_is_the_command():
+@pytest.mark.parametrize("name", ["reproduce", "datasets"])
+def test_the_entry_point_is_the_command(name):
     """It needs the package to be installed, as ``make test`` does with ``pip install -e papers``."""
-    (point,) = entry_points(group=GROUP, name="reproduce")
-    assert point.load() is command.reproduce
+    (point,) = entry_points(group=GROUP, name=name)
+    assert point.load() is getattr(command, name)
 
 
-def test_the_list_of_commands_has_the_summary_of_the_command():
-    assert command.reproduce.__doc__.split("\n\n")[0] == COMMANDS["reproduce"].summary
-    assert typer.main.get_command(app).commands["reproduce"].help == COMMANDS["reproduce"].summary
+@pytest.mark.parametrize("name", ["reproduce", "datasets"])
+def test_the_list_of_commands_has_the_summary_of_the_command(name):
+    assert getattr(command, name).__doc__.split("\n\n")[0] == COMMANDS[name].summary
+    assert typer.main.get_command(app).commands[name].help == COMMANDS[name].summary
+
+
+def test_datasets_have_their_sizes_and_sources():
+    finished = CliRunner().invoke(load_command("datasets"), ["--json"])
+    printed = json.loads(finished.stdout)
+    jsonschema.validate(printed, datasets_schema(), cls=jsonschema.Draft202012Validator)
+    mammography = {each["name"]: each for each in printed["datasets"]}["mammography"]
+    assert (mammography["rows"], mammography["positives"], mammography["fetch"]) == (11183, 260, True)
+    assert mammography["source"].startswith("https://")
 
 
 def test_tables_are_listed_without_the_trainer():

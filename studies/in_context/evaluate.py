@@ -30,7 +30,6 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.curves import auroc
-from metricfit.data import STUDY, load
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.rules import choose_threshold
 from metricfit.metrics import get_metric
@@ -42,6 +41,7 @@ from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.out_of_fold import fit_families
 from metricfit.tabular.row_folds import stratified_folds
 from metricfit.tabular.selection import Selection
+from metricfit_papers.datasets import STUDY, load
 from studies.in_context.cells import Learner, fit_learner, read_cell, write_arrays
 
 Floats = NDArray[np.float64]

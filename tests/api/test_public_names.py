@@ -33,7 +33,7 @@ NAMES = {
         auroc average_precision best_offsets best_threshold best_thresholds fpr_at_fn fpr_at_tpr precision_recall roc
     """,
     "metricfit.data": """
-        Preparation STUDY Table fetch folds load names read_table split
+        folds read_table split
     """,
     "metricfit.tabular": """
         Comparison ComparisonRow Examination Finding Importance MetricClassifier Network TunedDecisionClassifier

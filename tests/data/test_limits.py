@@ -2,14 +2,12 @@
 
 import gzip
 import json
-import lzma
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import metricfit.data.datasets
-from metricfit.data import files, load
+from metricfit.data import files
 from metricfit.data.reading import read_batches, read_table
 from metricfit.errors import TableTooLargeError
 
@@ -111,23 +109,6 @@ def test_a_limit_that_is_not_a_number_is_refused(tmp_path, monkeypatch, value):
     monkeypatch.setenv(VARIABLE, value)
     with pytest.raises(ValueError, match=f"{VARIABLE} is a number of GiB above 0, such as 16; got '{value}'"):
         read_table(tmp_path / "t.csv")
-
-
-@pytest.mark.parametrize("ending", [".csv.gz", ".csv.xz", ".parquet"])
-def test_datasets_by_name_are_checked_too(tmp_path, monkeypatch, ending):
-    path = metricfit.data.datasets.find_dataset_file
-    frame = pd.DataFrame({"a": np.zeros(100_000), "target": 0})
-    place = tmp_path / "tabular" / f"mammography{ending}"
-    place.parent.mkdir()
-    if ending == ".parquet":
-        frame.to_parquet(place)
-    else:
-        pack = gzip.compress if ending == ".csv.gz" else lzma.compress
-        place.write_bytes(pack(frame.to_csv(index=False).encode()))
-    assert path("mammography", tmp_path) == place
-    monkeypatch.setenv(VARIABLE, str(MIB))
-    with pytest.raises(ValueError, match=REFUSED):
-        load("mammography", tmp_path)
 
 
 def flip(path, place):

@@ -1,4 +1,7 @@
-"""``metricfit reproduce``, found by metricfit through an entry point; also ``python -m metricfit_papers.command``."""
+"""``metricfit reproduce`` and ``metricfit datasets``, found by metricfit through entry points.
+
+``python -m metricfit_papers.command`` is ``metricfit reproduce``.
+"""
 
 from __future__ import annotations
 
@@ -167,6 +170,21 @@ def _list(as_json: bool) -> None:
         for spec in specs
     ]
     print_result(_output(listed=plain), as_json, [table, SIZES_EXPLAINED])
+
+
+def datasets(as_json: options.AsJson = False) -> None:
+    """List the datasets of the papers and studies: their size, positive class and source."""
+    from metricfit_papers.datasets.catalogue import CATALOGUE, names  # pandas, which listing tables does not need
+
+    listed, lines = [], []
+    width = max(map(len, names()))
+    for name in names():
+        entry = CATALOGUE[name]
+        facts = {field: getattr(entry, field) for field in ("rows", "positives", "positive", "source")}
+        listed.append({"name": name, **facts, "fetch": entry.openml is not None})
+        counts = f"{entry.rows} rows, {entry.positives} positive"
+        lines.append(f"{name:{width}}  {counts}: {entry.positive}; {entry.source}")
+    print_result({"datasets": listed}, as_json, lines)
 
 
 def main() -> None:

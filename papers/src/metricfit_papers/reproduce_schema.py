@@ -1,4 +1,4 @@
-"""The schema of what ``metricfit reproduce`` prints with ``--json``."""
+"""The schemas of what ``metricfit reproduce`` and ``metricfit datasets`` print with ``--json``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from metricfit.cli.schemas import (
     Schema,
     an_object,
     by_name,
+    flag,
     list_of,
     number,
     of_type,
@@ -92,3 +93,17 @@ FIELDS: Mapping[str, Schema] = {
 def reproduce_schema() -> Schema:
     """Return the JSON Schema of the output of ``metricfit reproduce --json``."""
     return output_schema("reproduce", FIELDS)
+
+
+def datasets_schema() -> Schema:
+    """Return the JSON Schema of the output of ``metricfit datasets --json``."""
+    dataset = an_object(
+        "",
+        name=text("Name for `metricfit_papers.datasets.load`."),
+        rows=whole_number("Number of rows."),
+        positives=whole_number("Number of positives."),
+        positive=text("What the positive class means."),
+        source=text("Where it comes from."),
+        fetch=flag("Whether `metricfit_papers.datasets.fetch` downloads it."),
+    )
+    return output_schema("datasets", {"datasets": list_of("The datasets.", dataset)})

@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 
 import metricfit_papers as papers
-from metricfit.data import Table, load
-from metricfit.data.datasets import CATALOGUE
 from metricfit.runs.cells import CellError
-from metricfit_papers.datasets import dataset_files, trials
+from metricfit_papers.datasets import Table, dataset_files, load, trials
+from metricfit_papers.datasets.catalogue import CATALOGUE
 from metricfit_papers.datasets.preparations import PIXELS
 from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs import vocabulary

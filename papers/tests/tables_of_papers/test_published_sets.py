@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.data import Table
+from metricfit_papers.datasets import Table
 from metricfit_papers.datasets.published_sets import breast_cancer, bridging_the_gap, two_blobs
 
 

@@ -47,7 +47,10 @@ COMMANDS = {
         package="metricfit_papers",
     ),
     "metrics": _entry(commands.metrics),
-    "datasets": _entry(commands.datasets),
+    "datasets": Entry(
+        "List the datasets of the papers and studies: their size, positive class and source.",
+        package="metricfit_papers",
+    ),
 }
 
 

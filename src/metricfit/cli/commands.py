@@ -417,8 +417,3 @@ def export(
 def metrics(as_json: AsJson = False) -> None:
     """List the metrics with their formulas over true and false positives and negatives."""
     _run("metrics", locals())
-
-
-def datasets(as_json: AsJson = False) -> None:
-    """List the datasets of metricfit.data.load and fetch: their size, positive class and source."""
-    _run("datasets", locals())

@@ -353,18 +353,4 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
             an_object("", name=text("Name, with its parameters."), formula=text("Its formula over counts.")),
         ),
     },
-    "datasets": {
-        "datasets": list_of(
-            "The datasets.",
-            an_object(
-                "",
-                name=text("Name for `metricfit.data.load`."),
-                rows=whole_number("Number of rows."),
-                positives=whole_number("Number of positives."),
-                positive=text("What the positive class means."),
-                source=text("Where it comes from."),
-                fetch=flag("Whether `metricfit.data.fetch` downloads it."),
-            ),
-        ),
-    },
 }

@@ -45,14 +45,10 @@ def quantile_bins(x: Tensor, bins: int = 48) -> Tensor:
             f"quantile_bins needs the training rows, (n, d) with n of 3 or more, got {tuple(x.shape)}"
         )
     if not x.isfinite().all():
-        raise InvalidValueError(
-            "quantile_bins needs finite values; fill in missing ones first (metricfit.data.Preparation)"
-        )
+        raise InvalidValueError("quantile_bins needs finite values; fill in missing ones first")
     constant = (x == x[0]).all(0).nonzero().flatten().tolist()
     if constant:
-        raise InvalidValueError(
-            f"columns {constant} are constant and have no bins; drop them first (metricfit.data.Preparation does)"
-        )
+        raise InvalidValueError(f"columns {constant} are constant and have no bins; drop them first")
     bins = min(bins, len(x) - 1)
     with _allow_single_bins():
         rows = _rtdl().compute_bins(x, bins)

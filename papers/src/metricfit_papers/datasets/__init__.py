@@ -1,1 +1,6 @@
-"""The datasets of the papers' tables, and the trials drawn from them."""
+"""The datasets of the papers and studies: by name, with the papers' conversions, and the trials drawn from them."""
+
+from metricfit_papers.datasets.catalogue import STUDY, Table, fetch, load, names
+from metricfit_papers.datasets.preparation import Preparation
+
+__all__ = ["STUDY", "Preparation", "Table", "fetch", "load", "names"]

@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from metricfit._files import hash_bytes
-from metricfit.data import Table, load
-from metricfit.data.datasets import find_dataset_file
 from metricfit.errors import InvalidValueError
+from metricfit_papers.datasets import Table, load
+from metricfit_papers.datasets.catalogue import find_dataset_file
 from metricfit_papers.images.image_tasks import ImageTask
 from metricfit_papers.specs import vocabulary
 from metricfit_papers.specs.expressions import build_object

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.data import Preparation, Table
+from metricfit_papers.datasets import Preparation, Table
 from metricfit_papers.datasets.published_sets import bridging_the_gap
 
 Rows = NDArray[np.int64]

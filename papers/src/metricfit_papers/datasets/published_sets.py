@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_breast_cancer, make_blobs
 
-from metricfit.data.datasets import Table
 from metricfit.errors import InvalidValueError
+from metricfit_papers.datasets.catalogue import Table
 
 
 def bridging_the_gap(table: Table) -> Table:

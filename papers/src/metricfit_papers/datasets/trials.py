@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.data import Table, folds, split
+from metricfit.data import folds, split
+from metricfit_papers.datasets import Table
 from metricfit_papers.datasets.dataset_files import find_image_task, load_table, require_folder
 from metricfit_papers.datasets.preparations import PREPARATIONS, Rows
 from metricfit_papers.images.image_tasks import ImageTask

@@ -142,7 +142,7 @@ class RowSpec:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """A dataset: one that metricfit.data knows, a call such as ``two_blobs(0.05)``, or a file of the user.
+    """A dataset: one that the catalogue knows, a call such as ``two_blobs(0.05)``, or a file of the user.
 
     Attributes:
         name: Name of the dataset.

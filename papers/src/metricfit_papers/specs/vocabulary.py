@@ -9,7 +9,6 @@ import torch
 
 from metricfit import losses
 from metricfit.core import steps
-from metricfit.data import datasets
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.losses.ranking import PartialAUCLoss
 from metricfit.losses.surrogate import SurrogateTverskyLoss
@@ -19,6 +18,7 @@ from metricfit_papers.baselines.adversarial_loss import AdversarialLoss
 from metricfit_papers.baselines.class_surrogates import GeneralizedCrossEntropyLoss, MulticlassSurrogateLoss
 from metricfit_papers.baselines.small_batch_validation import OnSmallBatches
 from metricfit_papers.baselines.squared_error import SquaredErrorLoss
+from metricfit_papers.datasets import catalogue as datasets
 from metricfit_papers.datasets import published_sets
 from metricfit_papers.images.image_tasks import CifarPair, whole_cifar10, whole_fashion_mnist
 from metricfit_papers.models import byte_images, paper_mlps
@@ -69,7 +69,7 @@ DATASETS: dict[str, Callable[..., Any]] = {
 
 
 def check_dataset(section: Section, name: str) -> None:
-    """Raise an error for a dataset that metricfit.data does not know."""
+    """Raise an error for a dataset that the catalogue does not know."""
     if name not in datasets.CATALOGUE:
         names = ", ".join(datasets.names())
         raise section.error(

@@ -1,7 +1,7 @@
 """Encoding of a table as numbers for models, learned from the training rows.
 
-Columns become numbers (``columns``), and the numbers are scaled. ``metricfit.data.Preparation``, which the studies use,
-clips values at five deviations. The smooth clip here keeps the order of extreme values.
+Columns become numbers (``columns``), and the numbers are scaled. The clip is smooth,
+so that it keeps the order of extreme values.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from metricfit.data import Preparation
+from metricfit_papers.datasets import Preparation
 
 
 @pytest.fixture

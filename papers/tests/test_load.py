@@ -1,13 +1,15 @@
 """Datasets by name, from tiny files in the formats of the real ones and from a pretended OpenML."""
 
+import gzip
+import lzma
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.data import STUDY, fetch, load, names
-from metricfit.data.datasets import CATALOGUE, download
+from metricfit_papers.datasets import STUDY, fetch, load, names
+from metricfit_papers.datasets.catalogue import CATALOGUE, download, find_dataset_file
 
 
 def write(frame, folder, file):
@@ -183,3 +185,19 @@ def test_downloading_a_dataset_that_openml_lacks_names_its_source():
 
 def test_positives_are_the_rarer_class_everywhere():
     assert all(2 * known.positives < known.rows for known in CATALOGUE.values())
+
+
+@pytest.mark.parametrize("ending", [".csv.gz", ".csv.xz", ".parquet"])
+def test_datasets_by_name_are_checked_too(tmp_path, monkeypatch, ending):
+    frame = pd.DataFrame({"a": np.zeros(100_000), "target": 0})
+    place = tmp_path / "tabular" / f"mammography{ending}"
+    place.parent.mkdir()
+    if ending == ".parquet":
+        frame.to_parquet(place)
+    else:
+        pack = gzip.compress if ending == ".csv.gz" else lzma.compress
+        place.write_bytes(pack(frame.to_csv(index=False).encode()))
+    assert find_dataset_file("mammography", tmp_path) == place
+    monkeypatch.setenv("METRICFIT_MAX_TABLE_GB", str(2**-10))
+    with pytest.raises(ValueError, match=r"needs at least .* GiB of memory, more than the limit"):
+        load("mammography", tmp_path)

@@ -276,9 +276,8 @@ def find_dataset_file(name: str, folder: str | PathLike[str]) -> Path:
         if path.is_file():
             return path
     original_label = "" if entry.label == "target" else f" or in the original column {entry.label!r}"
-    openml = (
-        f"; or call metricfit.data.datasets.download({name!r}, {str(folder)!r})" if entry.openml is not None else ""
-    )
+    call = f"metricfit_papers.datasets.catalogue.download({name!r}, {str(folder)!r})"
+    openml = "" if entry.openml is None else f"; or call {call}"
     raise FileNotFoundError(
         f"{name} is not in {folder}: no file {entry.file} with the ending {', '.join(SUFFIXES)}. Download it from "
         f"{entry.source} and put it there, with labels in a column 'target' of 0 and 1{original_label}{openml}"
