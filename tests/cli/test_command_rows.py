@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from metricfit.cli.command_rows import check_binary_options, choose_positive_label, describe_classes, read_rows
-from metricfit.cli.commands import Given
+from metricfit.cli.options import TableOptions
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.terminal import UserError
 
@@ -59,7 +59,7 @@ def test_the_classes_describe_classes():
 
 def told(path, text, capsys):
     path.write_text(text)
-    read_rows(Given(data=(path,), target="y"))
+    read_rows(TableOptions(data=(path,), target="y"))
     return " ".join(capsys.readouterr().err.split())
 
 
@@ -88,7 +88,7 @@ def test_a_file_to_write_is_new_and_its_folder_is_there(tmp_path):
 
 def warnings_about(capsys, tmp_path, frame):
     frame.to_csv(tmp_path / "t.csv", index=False)
-    read_rows(Given(data=(tmp_path / "t.csv",), target="y"))
+    read_rows(TableOptions(data=(tmp_path / "t.csv",), target="y"))
     return " ".join(capsys.readouterr().err.split())
 
 

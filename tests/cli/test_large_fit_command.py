@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from metricfit.cli.app import app
 from metricfit.cli.command_rows import read_compared_rows, sample_of_groups
-from metricfit.cli.commands import Given
+from metricfit.cli.options import TableOptions
 from metricfit.data import reading
 from metricfit.tabular import large_families, large_rows
 
@@ -84,7 +84,8 @@ def test_samples_of_files_and_of_text_are_the_same(table):
     files, text = sorted(table.glob("*.parquet")), table / "t.csv"
     pd.concat([pd.read_parquet(path) for path in files]).to_csv(text, index=False)
     read = [
-        read_compared_rows(Given(data=tuple(data), target="late", group="who"), most=301) for data in (files, [text])
+        read_compared_rows(TableOptions(data=tuple(data), target="late", group="who"), most=301)
+        for data in (files, [text])
     ]
     for found in read:
         assert (found.table_rows, len(found.rows.y)) == (600, 300)

@@ -16,7 +16,6 @@ import typer
 from rich.table import Table
 
 import metricfit_papers as tables
-from metricfit.cli import commands as options
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import UserError, print_message, print_result, report_errors
 from metricfit.runs.executor import BACKENDS
@@ -24,6 +23,7 @@ from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs.run_sizes import RunSize, read_sizes
 from metricfit_papers.specs.table_spec import ALL
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 SIZES_EXPLAINED = (
     "Datasets, trials and epochs: how many were run for the pages of docs/reproduction, of those in the table's file. "
     "Epochs are the limits of shorter runs and the longest training; most trainings stop early, when the validation "
@@ -64,8 +64,8 @@ def reproduce(
         bool, typer.Option("--finished", help="Train nothing; report an error if cells are not finished.")
     ] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the tables.")] = False,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Run a paper's table again, and show the published numbers beside the measured ones."""
     if listed:
@@ -172,7 +172,7 @@ def _list(as_json: bool) -> None:
     print_result(_output(listed=plain), as_json, [table, SIZES_EXPLAINED])
 
 
-def datasets(as_json: options.AsJson = False) -> None:
+def datasets(as_json: AsJson = False) -> None:
     """List the datasets of the papers and studies: their size, positive class and source."""
     from metricfit_papers.datasets.catalogue import CATALOGUE, names  # pandas, which listing tables does not need
 

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from metricfit._version import __version__
-from metricfit.cli import commands
+from metricfit.cli.options import Compare, Doctor, Evaluate, Export, Fit, Metrics, Predict
 from metricfit.cli.terminal import UserError, report_errors
 
 #: Other packages add their commands to this group of entry points.
@@ -30,23 +30,14 @@ class Entry(NamedTuple):
     package: str = "metricfit"
 
 
-def _entry(function: Any, resumes: bool = False) -> Entry:
-    return Entry(function.__doc__.partition("\n\n")[0], resumes)
-
-
-COMMANDS = {
-    "doctor": _entry(commands.doctor),
-    "fit": _entry(commands.fit),
-    "compare": _entry(commands.compare, resumes=True),
-    "evaluate": _entry(commands.evaluate),
-    "predict": _entry(commands.predict),
-    "export": _entry(commands.export),
+KINDS = (Doctor, Fit, Compare, Evaluate, Predict, Export, Metrics)
+OPTIONS = {kind.__name__.lower(): kind for kind in KINDS}
+COMMANDS = {name: Entry(kind.help().partition("\n\n")[0], kind.resumes) for name, kind in OPTIONS.items()} | {
     "reproduce": Entry(
         "Run a paper's table again, and show the published numbers beside the measured ones.",
         resumes=True,
         package="metricfit_papers",
     ),
-    "metrics": _entry(commands.metrics),
     "datasets": Entry(
         "List the datasets of the papers and studies: their size, positive class and source.",
         package="metricfit_papers",
@@ -104,9 +95,8 @@ def load_command(name: str) -> Any:
 
 
 def _add(name: str, entry: Entry) -> None:
-    function = getattr(commands, name, None)
-    if function is not None:
-        app.command(name)(report_errors(function, resumes=entry.resumes))
+    if name in OPTIONS:
+        app.command(name)(report_errors(OPTIONS[name].command(), resumes=entry.resumes))
         return
 
     def pass_on(context: typer.Context) -> None:

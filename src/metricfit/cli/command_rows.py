@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from metricfit.cli.commands import Given
+from metricfit.cli.options import TableOptions
 from metricfit.cli.terminal import UserError, print_message, relay_messages
 from metricfit.data.columns import (
     check_classes,
@@ -44,7 +44,7 @@ FINDINGS_SHOWN = 2
 EXAMINED = 100_000
 
 
-def check_aim(aim: Given) -> None:
+def check_aim(aim: TableOptions) -> None:
     """Check the metric, the requirements and the confidence, before the table is read."""
     get_metric(aim.metric)
     requirements = [parse_requirement(requirement) for requirement in aim.subject_to]
@@ -87,7 +87,7 @@ def title_data(data: Sequence[Path]) -> str:
     return name_data([Path(data[0].name or str(data[0])), *data[1:]])
 
 
-def check_columns(table: Given, columns: Sequence[str], source: str) -> None:
+def check_columns(table: TableOptions, columns: Sequence[str], source: str) -> None:
     """Refuse columns that are not there, and columns that two options name.
 
     Args:
@@ -116,7 +116,7 @@ def check_columns(table: Given, columns: Sequence[str], source: str) -> None:
             named[name] = option
 
 
-def choose_columns(table: Given, frame: pd.DataFrame, source: str) -> pd.DataFrame:
+def choose_columns(table: TableOptions, frame: pd.DataFrame, source: str) -> pd.DataFrame:
     """Return a table without what is left out, and with its codes as categories; a message counts rows left out."""
     frame = frame.drop(columns=[name for name in table.drop if name in frame.columns])
     if table.skip_unlabelled and table.target in frame.columns:
@@ -157,7 +157,7 @@ class CommandRows(NamedTuple):
         return self.y.astype(categories)
 
 
-def read_rows(table: Given, subject_to: Sequence[str] = ()) -> CommandRows:
+def read_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRows:
     """Read a table, and return the features, the labels, and the groups if a column of groups is named.
 
     With a column of times, the rows are in the order of time. The most serious findings about the table are printed.
@@ -237,7 +237,7 @@ def _check_groups(groups: pd.Series, source: str) -> None:
         raise UserError(f"All rows of {source} have one value of {name}: one group cannot be split. Leave --group out.")
 
 
-def read_fitted_rows(table: Given, subject_to: Sequence[str] = ()) -> CommandRows:
+def read_fitted_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRows:
     """Return the rows of ``fit``: a large Parquet table is read in batches, any other table at once.
 
     Args:
@@ -295,7 +295,7 @@ class SampledRows(NamedTuple):
     note: str | None
 
 
-def read_compared_rows(table: Given, subject_to: Sequence[str] = (), *, most: int) -> SampledRows:
+def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, most: int) -> SampledRows:
     """Read a table; of one with more than this many rows, a sample in which each class has its share.
 
     Of a table with groups, whole groups are drawn. Rows stay in their order.
@@ -389,7 +389,7 @@ def _listed(labels: Any) -> str:
     return ", ".join(shorten(label, QUOTED) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
 
 
-def print_findings(frame: pd.DataFrame, table: Given, subject_to: Sequence[str] = ()) -> tuple[Finding, ...]:
+def print_findings(frame: pd.DataFrame, table: TableOptions, subject_to: Sequence[str] = ()) -> tuple[Finding, ...]:
     """Print the most serious findings about a table, and how to see the others; return all of them."""
     findings = examine_table(
         frame,

@@ -21,7 +21,7 @@ from metricfit.cli.command_rows import (
     read_compared_rows,
     title_data,
 )
-from metricfit.cli.commands import Given
+from metricfit.cli.options import Compare
 from metricfit.cli.output_paths import claimed_folder, run_folder
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import NOT_MET, UserError, command_line, print_message, print_result
@@ -33,25 +33,27 @@ from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.run_description import ChangedRunError, other_tables
 
 
-def run(given: Given) -> None:
-    """Compare methods, and write the report; the options are those of ``commands.compare``."""
-    with claimed_folder(given.out):
-        _run(given)
+def run(options: Compare) -> None:
+    """Compare methods, and write the report; the options are those of ``options.Compare``."""
+    with claimed_folder(options.out):
+        _run(options)
 
 
-def _run(given: Given) -> None:
-    out, quiet = given.out, given.quiet
-    check_aim(given)
-    named_folder = run_folder(given.data, given.metric, date.today()) if out is None else out
+def _run(options: Compare) -> None:
+    out, quiet = options.out, options.quiet
+    check_aim(options)
+    named_folder = run_folder(options.data, options.metric, date.today()) if out is None else out
     # With a confidence, too few rows are refused before training, and need no warning.
     rows, table_rows, note = read_compared_rows(
-        given, given.subject_to if given.confidence is None else (), most=given.max_rows or large_rows.LARGE_ROWS
+        options,
+        options.subject_to if options.confidence is None else (),
+        most=options.max_rows or large_rows.LARGE_ROWS,
     )
     X, y, groups = rows.X, rows.y, rows.groups
     if note is not None:
         print_message(f"{note}.")
-    check_binary_options(y, given.positive)
-    positive_label, counts = choose_positive_label(y, given.positive), y.value_counts()
+    check_binary_options(y, options.positive)
+    positive_label, counts = choose_positive_label(y, options.positive), y.value_counts()
     if out is None and not quiet:
         print_message(
             f"Trainings and report are kept in {named_folder}; --out {shlex.quote(str(named_folder))} finds them."
@@ -61,27 +63,27 @@ def _run(given: Given) -> None:
             compare_methods,
             X,
             rows.ordered_labels,
-            given.metric,
-            subject_to=list(given.subject_to) or None,
-            confidence=given.confidence,
+            options.metric,
+            subject_to=list(options.subject_to) or None,
+            confidence=options.confidence,
             groups=groups,
-            time=None if given.time is None else pd.Series(range(len(X)), name=given.time),  # they are sorted
+            time=None if options.time is None else pd.Series(range(len(X)), name=options.time),  # they are sorted
             pos_label=positive_label,
-            folds=given.folds,
-            name=title_data(given.data),
-            methods=given.method,
-            time_budget=given.time_budget,
-            seed=given.seed,
-            jobs=given.jobs,
-            backend=given.backend,
+            folds=options.folds,
+            name=title_data(options.data),
+            methods=options.method or None,
+            time_budget=options.time_budget,
+            seed=options.seed,
+            jobs=options.jobs,
+            backend=options.backend,
             progress=progress,
         )
-        _refuse_other_tables(named_folder, title_data(given.data))
+        _refuse_other_tables(named_folder, title_data(options.data))
         result, folder = _compare_in_folder(compare_in, named_folder, by_default=out is None)
     if note is not None:
         result = replace(result, notes=(note, *result.notes))
     report = write_comparison_page(result, folder / "report.html", command=command_line())
-    command = fit_command(result, given, folder / "recommended")
+    command = fit_command(result, options, folder / "recommended")
     summary = result.to_dict() | {
         "table_rows": table_rows,
         "compared_rows": len(y),
@@ -101,7 +103,7 @@ def _run(given: Given) -> None:
         f"Trainings: {folder} (the same command uses them again)",
         f"Report: {report}",
     ]
-    print_result(summary, given.as_json, lines)
+    print_result(summary, options.as_json, lines)
     if not result.requirements_reachable:
         raise typer.Exit(NOT_MET)
 
@@ -132,10 +134,10 @@ def _compare_in_folder(
             print_message(f"{problem} This one goes to {folder}.")
 
 
-def fit_command(comparison: Comparison, given: Given, out: Path) -> str:
+def fit_command(comparison: Comparison, options: Compare, out: Path) -> str:
     """Return the command that fits the recommended method, as it would be typed."""
-    words = ["metricfit", "fit", *given.words()]
-    words += [] if given.seed == 0 else ["--seed", str(given.seed)]
+    words = ["metricfit", "fit", *options.words()]
+    words += [] if options.seed == 0 else ["--seed", str(options.seed)]
     words += [] if comparison.recommended == DEFAULT else ["--method", str(comparison.recommended)]
     return shlex.join([*words, "--out", str(out)])
 

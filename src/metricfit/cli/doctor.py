@@ -18,7 +18,7 @@ from metricfit.cli.command_rows import (
     name_data,
     read_data,
 )
-from metricfit.cli.commands import Given
+from metricfit.cli.options import Doctor
 from metricfit.cli.terminal import UserError, print_result
 from metricfit.data.files import STANDARD_INPUT
 from metricfit.tabular.doctor.examination import Examination, examine_table
@@ -28,8 +28,8 @@ from metricfit.tabular.doctor.finding import SEVERITIES
 WIDTH = 80
 
 
-def run(options: Given) -> None:
-    """Say what looks wrong in a table; the options are those of ``commands.doctor``."""
+def run(options: Doctor) -> None:
+    """Say what looks wrong in a table; the options are those of ``options.Doctor``."""
     check_aim(options)
     if [str(path) for path in options.data].count(STANDARD_INPUT) > 1:
         raise UserError("Standard input (-) is one table; give the others as files.")

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from metricfit.cli.command_rows import title_data
-from metricfit.cli.commands import Given
+from metricfit.cli.options import Evaluate
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import check_threshold, load_model, scored_rows
 from metricfit.cli.terminal import UserError, command_line, print_message, print_result, status
@@ -22,18 +22,18 @@ from metricfit.tabular import MetricClassifier
 MAX_COLUMNS = 12  # classes side by side on a terminal
 
 
-def run(given: Given) -> None:
-    """Compute the metrics of a saved model; the options are those of ``commands.evaluate``."""
-    report, threshold = given.report, given.threshold
+def run(options: Evaluate) -> None:
+    """Compute the metrics of a saved model; the options are those of ``options.Evaluate``."""
+    report, threshold = options.report, options.threshold
     if report is not None:
         check_file(report, "--report")
-    elif given.group is not None:
+    elif options.group is not None:
         raise UserError("--group is for the values by group in the report: give --report too.")
-    classifier = load_model(given.model)
+    classifier = load_model(options.model)
     check_threshold(classifier, threshold)
-    X, y, groups = scored_rows(classifier, given, doing="Evaluating")
+    X, y, groups = scored_rows(classifier, options, doing="Evaluating")
     _warn_of_absent_classes(classifier, y)
-    with status("Evaluating ...", given.quiet):
+    with status("Evaluating ...", options.quiet):
         result = evaluation_result(classifier, X, y, threshold) | {"report": None}
         if report is not None:
             page = write_evaluation_page(
@@ -42,13 +42,13 @@ def run(given: Given) -> None:
                 y,
                 report,
                 threshold=threshold,
-                data=title_data(given.data),
+                data=title_data(options.data),
                 command=command_line(),
                 groups=groups,
-                group=given.group,
+                group=options.group,
             )
             result["report"] = str(page)
-    print_result(result, given.as_json, _lines(result))
+    print_result(result, options.as_json, _lines(result))
 
 
 def _warn_of_absent_classes(model: MetricClassifier, y: pd.Series) -> None:

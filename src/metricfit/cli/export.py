@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metricfit.cli.command_rows import name_data, read_data, title_data
-from metricfit.cli.commands import Given
+from metricfit.cli.options import Export
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import load_any_model, model_columns
 from metricfit.cli.terminal import UserError, print_result, status
@@ -11,19 +11,19 @@ from metricfit.export.onnx import export_onnx
 from metricfit.tabular import TunedDecisionClassifier
 
 
-def run(given: Given) -> None:
-    """Write a saved model as an ONNX graph; the options are those of ``commands.export``."""
-    check_file(given.onnx, "--onnx")
-    classifier = load_any_model(given.model)
-    rows, data = None, given.data
+def run(options: Export) -> None:
+    """Write a saved model as an ONNX graph; the options are those of ``options.Export``."""
+    check_file(options.onnx, "--onnx")
+    classifier = load_any_model(options.model)
+    rows, data = None, options.data
     if data:
-        table = read_data(data, None, given.text)
+        table = read_data(data, None, options.text)
         rows = model_columns(classifier, table, name_data(data))
     elif isinstance(classifier, TunedDecisionClassifier):
         raise UserError("This model does not know what its columns look like: give rows of them with --data TABLE.")
-    with status("Exporting ...", given.quiet):
-        result = export_onnx(classifier, given.onnx, rows, rows_from=f"rows of {title_data(data)}" if data else "")
+    with status("Exporting ...", options.quiet):
+        result = export_onnx(classifier, options.onnx, rows, rows_from=f"rows of {title_data(data)}" if data else "")
     lines = str(result).splitlines()
     if result.made_up:
         lines.append("--data TABLE compares the labels on the rows of a table, such as that of training.")
-    print_result(result.to_dict(), given.as_json, lines)
+    print_result(result.to_dict(), options.as_json, lines)

@@ -28,7 +28,7 @@ from metricfit.cli.command_rows import (
     read_fitted_rows,
     title_data,
 )
-from metricfit.cli.commands import Given
+from metricfit.cli.options import Fit
 from metricfit.cli.output_paths import claimed_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import INTERRUPTED, NOT_MET, UserError, command_line, print_message, print_result
@@ -61,68 +61,68 @@ CHECKED_ROWS = 50_000
 THREADS = "threads"
 
 
-def run(given: Given) -> None:
-    """Train a classifier, and write the model and its report; the options are those of ``commands.fit``."""
-    with claimed_folder(given.out):
-        _run(given)
+def run(options: Fit) -> None:
+    """Train a classifier, and write the model and its report; the options are those of ``options.Fit``."""
+    with claimed_folder(options.out):
+        _run(options)
 
 
-def _run(given: Given) -> None:
-    out = given.out
-    check_aim(given)
-    if given.backend not in (THREADS, *CLUSTERS):
-        raise UserError(f"--backend is {THREADS}, {' or '.join(CLUSTERS)}; got {quote(given.backend)}.")
-    families = _families_named(given.models)
-    if given.method is not None and families != "auto":
+def _run(options: Fit) -> None:
+    out = options.out
+    check_aim(options)
+    if options.backend not in (THREADS, *CLUSTERS):
+        raise UserError(f"--backend is {THREADS}, {' or '.join(CLUSTERS)}; got {quote(options.backend)}.")
+    families = _families_named(options.models)
+    if options.method is not None and families != "auto":
         raise UserError("--method and --models both choose the models; give one of them.")
-    if given.method in FOR_REQUIREMENTS and not given.subject_to:
-        raise UserError(f"--method {quote(given.method)} needs a requirement, such as --subject-to 'recall >= 0.9'.")
-    if given.onnx:
+    if options.method in FOR_REQUIREMENTS and not options.subject_to:
+        raise UserError(f"--method {quote(options.method)} needs a requirement, such as --subject-to 'recall >= 0.9'.")
+    if options.onnx:
         check_can_export()
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")
     # With a confidence, too few rows are refused before training, and need no warning.
-    rows = read_fitted_rows(given, given.subject_to if given.confidence is None else ())
+    rows = read_fitted_rows(options, options.subject_to if options.confidence is None else ())
     X, y, groups = rows.X, rows.y, rows.groups
-    check_binary_options(y, given.positive)
-    referral = as_requirements(given.refer_subject_to)
-    if given.refer is not None or referral:
-        check_referral(get_metric(given.metric), y.nunique(), given.refer, referral, given.confidence)
+    check_binary_options(y, options.positive)
+    referral = as_requirements(options.refer_subject_to)
+    if options.refer is not None or referral:
+        check_referral(get_metric(options.metric), y.nunique(), options.refer, referral, options.confidence)
     make_classifier = (
-        partial(MetricClassifier, models=families) if given.method is None else partial(classifier_of, given.method)
+        partial(MetricClassifier, models=families) if options.method is None else partial(classifier_of, options.method)
     )
     model: MetricClassifier = make_classifier(
-        metric=given.metric,
-        subject_to=list(given.subject_to) or None,
-        confidence=given.confidence,
-        calibration=given.calibration,
-        members=given.folds,
-        cv=None if given.time is None else FORWARD,
-        time_budget=given.time_budget,
-        n_jobs=given.jobs,
-        pos_label=choose_positive_label(y, given.positive),
-        random_state=given.seed,
+        metric=options.metric,
+        subject_to=list(options.subject_to) or None,
+        confidence=options.confidence,
+        calibration=options.calibration,
+        members=options.folds,
+        cv=None if options.time is None else FORWARD,
+        time_budget=options.time_budget,
+        n_jobs=options.jobs,
+        pos_label=choose_positive_label(y, options.positive),
+        random_state=options.seed,
     )
-    with fit_display(given.quiet or given.as_json) as display, watch_fit(display), warnings.catch_warnings():
+    with fit_display(options.quiet or options.as_json) as display, watch_fit(display), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
-        display.check = _check_before_training if given.onnx else None
-        with nullcontext() if given.backend == THREADS else start_backend(given.backend, given.jobs):
+        display.check = _check_before_training if options.onnx else None
+        with nullcontext() if options.backend == THREADS else start_backend(options.backend, options.jobs):
             model.fit(X, rows.ordered_labels.array if rows.order else y.to_numpy(), groups=groups)
-        if given.refer is not None or referral:
-            model.refer(max_share=given.refer, subject_to=referral)
+        if options.refer is not None or referral:
+            model.refer(max_share=options.refer, subject_to=referral)
         with new_folder(out) as unfinished:
-            model.save(unfinished / "model", data=title_data(given.data), target=given.target)
+            model.save(unfinished / "model", data=title_data(options.data), target=options.target)
             write_model_page(
                 model,
                 unfinished / "report.html",
-                data=title_data(given.data),
-                target=given.target,
+                data=title_data(options.data),
+                target=options.target,
                 command=command_line(),
-                rows=(X, y.to_numpy()) if given.insight else None,
-                group=given.group,
+                rows=(X, y.to_numpy()) if options.insight else None,
+                group=options.group,
                 times=rows.times,
             )
-            exported = export_fitted(model, X, unfinished, out) if given.onnx else None
+            exported = export_fitted(model, X, unfinished, out) if options.onnx else None
     periods = values_by_period(model, rows.times)
     fall = describe_fall(periods, model.decision_.evidence.value, get_metric(model.metric))
     result = _result(model, y.value_counts(), out) | {
@@ -138,7 +138,7 @@ def _run(given: Given) -> None:
             _table_of_periods(periods, metric_label(model)),
             *([] if fall is None else [f"Warning: {fall}"]),
         ]
-    print_result(result, given.as_json, lines if exported is None else [*lines, *str(exported).splitlines()])
+    print_result(result, options.as_json, lines if exported is None else [*lines, *str(exported).splitlines()])
     if not model.requirements_met_:
         print_message(
             f"The requirements are not met: {model.decision_.evidence.not_reachable}. The model is kept and decides "
@@ -151,7 +151,7 @@ def _run(given: Given) -> None:
             f"folder: {_command_with(out, next_free(out))}"
         )
         raise typer.Exit(INTERRUPTED)
-    if not model.requirements_met_ or (given.onnx and exported is None):
+    if not model.requirements_met_ or (options.onnx and exported is None):
         raise typer.Exit(NOT_MET)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from metricfit._files import claim
-from metricfit.cli.commands import Given
+from metricfit.cli.options import Predict
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import check_threshold, load_model, scored_batches
 from metricfit.cli.terminal import UserError, print_result
@@ -26,20 +26,20 @@ from metricfit.tabular.scored_rows import ScoredRows
 PREDICTED, WAS_REFERRED = "predicted", "referred"
 
 
-def run(given: Given) -> None:
-    """Predict new rows with a saved model; the options are those of ``commands.predict``."""
-    out, threshold = given.out, given.threshold
+def run(options: Predict) -> None:
+    """Predict new rows with a saved model; the options are those of ``options.Predict``."""
+    out, threshold = options.out, options.threshold
     check_file(out, "--out")
     if out.suffix.lower() not in WRITABLE:
         raise UserError(f"Predictions are written as {' or '.join(WRITABLE)}; {out.name!r} ends in neither.")
     with claim(out):
         check_file(out, "--out")  # another command may have written it meanwhile
-        classifier = load_model(given.model)
+        classifier = load_model(options.model)
         check_threshold(classifier, threshold)
-        carried = list(dict.fromkeys(given.id_columns))
+        carried = list(dict.fromkeys(options.id_columns))
         _check_names(classifier, carried, threshold)
         rows, counts, unseen = 0, Counter[Any](), Counter[str]()
-        batches = scored_batches(classifier, given, carried=carried, may_be_empty=True)
+        batches = scored_batches(classifier, options, carried=carried, may_be_empty=True)
         with new_table(out) as table:
             for batch in batches:
                 predictions = _predictions(classifier, batch.scored, threshold)
@@ -56,7 +56,7 @@ def run(given: Given) -> None:
         "threshold": classifier.threshold_ if threshold is None else threshold,
         "referred": counts[str(classifier.refer_label_)] if _refers(classifier, threshold) else None,
     }
-    print_result(result, given.as_json, _lines(result, classifier))
+    print_result(result, options.as_json, _lines(result, classifier))
 
 
 def _check_names(model: MetricClassifier, carried: Sequence[str], threshold: float | None) -> None:

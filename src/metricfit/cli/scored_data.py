@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from metricfit.cli.commands import Given
+from metricfit.cli.options import TableOptions
 from metricfit.cli.terminal import UserError, err, print_message, relay_messages
 from metricfit.data.columns import did_you_mean, split_target
 from metricfit.data.reading import Batch, ColumnTypes, read_batches
@@ -91,7 +91,7 @@ class ScoredBatch(NamedTuple):
 
 def scored_batches(
     model: MetricClassifier,
-    given: Given,
+    given: TableOptions,
     *,
     carried: Sequence[str] = (),
     doing: str = "Predicting",
@@ -149,7 +149,7 @@ def scored_batches(
 
 
 def scored_rows(
-    model: MetricClassifier, given: Given, *, doing: str
+    model: MetricClassifier, given: TableOptions, *, doing: str
 ) -> tuple[ScoredRows, pd.Series, NDArray[Any] | None]:
     """Read the files of a command in batches, and return the logits, the labels and the groups of all rows.
 

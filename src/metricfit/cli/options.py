@@ -1,0 +1,293 @@
+"""The options of all commands: one dataclass per command, whose docstring is the text of ``--help``.
+
+What a command does is in its module, imported when it is called. Nothing here may import pandas or scikit-learn, so
+that ``--help`` takes no time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from copy import copy
+from dataclasses import MISSING, Field, dataclass, field, fields
+from importlib import import_module
+from inspect import Parameter, Signature, cleandoc
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
+
+from typer import Argument, Option
+
+Files = Annotated[list[Path], Argument()]
+Model = Annotated[Path, Argument()]
+Threshold = Annotated[float | None, Option(min=0, max=1)]
+Seconds = Annotated[float, Option(min=0.001)]
+Seed = Annotated[int, Option(min=0, max=2**31 - 1)]
+
+
+def describe_fields(cls: type) -> dict[str, str]:
+    """Return the descriptions of the fields of a class, as its docstring and those of its bases list them.
+
+    >>> describe_fields(Evaluate)["target"]
+    'Name of the column with the labels.'
+    """
+    texts: dict[str, str] = {}
+    for owner in reversed(cls.__mro__):
+        section = cleandoc(owner.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+        entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", section, re.MULTILINE)
+        texts |= {name: " ".join(text.split()) for name, text in entries}
+    return texts
+
+
+@dataclass(kw_only=True)
+class Options:
+    """The options of a command that takes no other.
+
+    Attributes:
+        as_json: Print only JSON on standard output.
+    """
+
+    as_json: Annotated[bool, Option("--json")] = False
+    #: Names of the options in the order of ``--help``.
+    listed: ClassVar[str] = "as_json"
+    #: Whether running the command again continues an interrupted run.
+    resumes: ClassVar[bool] = False
+
+    @classmethod
+    def help(cls) -> str:
+        """Return what the command does."""
+        return cleandoc(cls.__doc__ or "").partition("\n\nAttributes:")[0]
+
+    @classmethod
+    def command(cls) -> Callable[..., None]:
+        """Return the function of the command: ``run`` of its module, with these options as its signature."""
+
+        def run(**typed: Any) -> None:
+            import_module(f"metricfit.cli.{cls.__name__.lower()}").run(cls(**typed))
+
+        hints, texts = get_type_hints(cls, include_extras=True), describe_fields(cls)
+        declared = {entry.name: entry for entry in fields(cls)}
+        parameters = [_parameter(declared[name], hints[name], texts[name]) for name in cls.listed.split()]
+        run.__doc__, run.__dict__["__signature__"] = cls.help(), Signature(parameters)
+        return run
+
+
+def _parameter(declared: Field[Any], hint: Any, text: str) -> Parameter:
+    """Return a field as a parameter that typer reads: its type, its default and its help."""
+    kind, info = (hint.__origin__, copy(hint.__metadata__[0])) if get_origin(hint) is Annotated else (hint, Option())
+    info.help = text
+    default = Parameter.empty if declared.default is MISSING else declared.default
+    if declared.default_factory is not MISSING:
+        default = declared.default_factory()
+    return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
+
+
+class Metrics(Options):
+    """List the metrics with their formulas over true and false positives and negatives."""
+
+
+@dataclass(kw_only=True)
+class TableOptions(Options):
+    """What the user says about a table and the aim.
+
+    Attributes:
+        data: The table: CSV (also .csv.gz), TSV, Parquet, Arrow or JSON lines. Several files, a folder or a pattern
+            such as 'parts/*.parquet' are read as one table; - is standard input.
+        target: Name of the column to predict.
+        group: Name of a column; rows with the same value are never split between folds.
+        time: Name of a column of dates or numbers, by which rows are ordered: every fold is then judged by a model of
+            earlier rows. The column is not learned from.
+        drop: Name of a column that is not learned from, such as an identifier; may be repeated.
+        category: Name of a column of codes, such as zip codes, whose numbers are not quantities; may be repeated.
+        skip_unlabelled: Leave out rows without a label, which are otherwise refused.
+        sep: The separator of a text table, such as ';' or tab; by default guessed.
+        decimal: The decimal mark of a text table, . or ,; by default guessed.
+        encoding: The encoding of a text table, such as cp1252; by default guessed.
+        order: The classes from the lowest to the highest, such as low,medium,high, for metrics that depend on it. By
+            default the order of numbers, or the order that the target of a Parquet or Arrow file declares.
+        metric: The metric to optimise, such as f1 or 'fbeta(beta=2)' (see metricfit metrics), or a formula over tp, fp,
+            fn, tn and n, such as '2*tp/(2*tp + fp + fn)' or 'minimize(fp + 5*fn)'.
+        subject_to: A requirement on the decisions, such as 'recall >= 0.9'; may be repeated. With several classes,
+            'recall[gold] >= 0.9' is about the class gold, and a requirement without a class applies to every class.
+        confidence: The probability, such as 0.95, with which all requirements must hold on new rows. By default they
+            are met on held-out rows only.
+        positive: The positive label. By default 1 of 0/1 and of -1/1, True of booleans, otherwise the rarer label.
+        quiet: Show no progress.
+    """
+
+    data: Files
+    target: str
+    group: str | None = None
+    time: str | None = None
+    drop: list[str] = field(default_factory=list)
+    category: list[str] = field(default_factory=list)
+    skip_unlabelled: Annotated[bool, Option("--skip-unlabelled")] = False
+    sep: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    order: str | None = None
+    metric: str = "f1"
+    subject_to: list[str] = field(default_factory=list)
+    confidence: float | None = None
+    positive: str | None = None
+    quiet: Annotated[bool, Option("--quiet")] = False
+
+    @property
+    def text(self) -> dict[str, str | None]:
+        """How text tables are written."""
+        return {"sep": self.sep, "decimal": self.decimal, "encoding": self.encoding}
+
+    def words(self) -> list[str]:
+        """Return the options about the table and the aim as words of a command."""
+        words = [*map(str, self.data), "--target", self.target, *["--skip-unlabelled"] * self.skip_unlabelled]
+        aim = ("order", "metric", "subject_to", "confidence", "positive")
+        for name in ("drop", "category", "group", "time", *self.text, *aim):
+            value = getattr(self, name)
+            values = value if isinstance(value, list) else [] if value is None else [value]
+            words += [word for each in values for word in (f"--{name.replace('_', '-')}", str(each))]
+        return words
+
+
+@dataclass(kw_only=True)
+class Doctor(TableOptions):
+    """Say what looks wrong in a table before anything is trained, the most serious first.
+
+    Attributes:
+        data: The table to train on, and further ones, such as the rows to test on, which are compared with it. Each is
+            a file, a folder or a pattern; - is standard input.
+    """
+
+    listed = "data target subject_to confidence positive group time drop category sep decimal encoding as_json"
+
+
+@dataclass(kw_only=True)
+class Fit(TableOptions):
+    """Train a classifier for a metric, choose its threshold, and write the model and a report.
+
+    Attributes:
+        out: A new folder for the model and its report.
+        calibration: The share of the rows, such as 0.3, to keep apart from training and choose the decision on. The
+            tests of --confidence are exact there. By default the decision is chosen on cross-validated scores.
+        refer: Largest share of rows to refer to a person, such as 0.05.
+        refer_subject_to: A requirement on the rows that are decided, such as 'precision >= 0.9'; may be repeated. The
+            fewest rows that meet it are referred to a person, and at most --refer.
+        method: A method of compare, such as 'support vectors', in place of --models.
+        models: The families of models, separated by commas: linear, kernel, boosting, boosting_small, boosting_metric,
+            extra_trees, network. By default all but boosting_metric and network.
+        folds: Number of folds; by default 8, 5 above 20,000 rows and 3 above 100,000.
+        time_budget: Seconds of training. Models that would take longer are left out.
+        insight: Show in the report which columns matter, and the values of the rows that are most wrong.
+        onnx: Also write the model as a graph, model.onnx, and compare the labels on the training rows.
+        jobs: Folds that are fitted at a time; -1 for one per core.
+        backend: Where to train: threads of this process, or ray or dask, with all folds of all models at a time.
+        seed: Seed of the folds, the initial weights and the batches.
+    """
+
+    out: Path
+    calibration: float | None = None
+    refer: Threshold = None
+    refer_subject_to: list[str] = field(default_factory=list)
+    method: str | None = None
+    models: str = "auto"
+    folds: Annotated[int | None, Option(min=2)] = None
+    time_budget: Seconds = 300.0
+    insight: bool = True
+    onnx: Annotated[bool, Option("--onnx")] = False
+    jobs: Annotated[int, Option(min=-1)] = -1
+    backend: str = "threads"
+    seed: Seed = 0
+    listed = (
+        "data target out metric subject_to confidence calibration refer refer_subject_to positive group time drop "
+        "category skip_unlabelled order method models folds time_budget insight onnx jobs backend seed sep decimal "
+        "encoding as_json quiet"
+    )
+
+
+@dataclass(kw_only=True)
+class Compare(TableOptions):
+    """Compare ways to train a classifier on identical folds, and recommend one.
+
+    Attributes:
+        out: Folder for finished trainings and the report. By default metricfit-runs/TABLE-METRIC-DATE.
+        folds: Number of folds.
+        jobs: Trainings at a time; -1 for one per core.
+        backend: Where to train: loky, threading, sequential, ray, dask.
+        method: A method to compare; may be repeated. By default all of them.
+        max_rows: Rows to compare on; of a larger table a random sample is taken. By default 500000.
+        time_budget: Seconds of training for each model.
+        seed: Seed of the folds, the initial weights and the batches.
+    """
+
+    out: Path | None = None
+    folds: Annotated[int, Option(min=2)] = 5
+    jobs: int = 1
+    backend: str = "loky"
+    method: list[str] = field(default_factory=list)
+    max_rows: Annotated[int | None, Option(min=100)] = None
+    time_budget: Seconds = 300.0
+    seed: Seed = 0
+    listed = (
+        "data target metric subject_to confidence positive group time drop category skip_unlabelled order out folds "
+        "jobs backend method max_rows time_budget seed sep decimal encoding as_json quiet"
+    )
+    resumes = True
+
+
+@dataclass(kw_only=True)
+class ModelOptions(TableOptions):
+    """What the user says about a saved model and a table.
+
+    Attributes:
+        model: The folder of a saved model, or the --out folder of fit.
+        threshold: A probability of the positive class to decide at, instead of the model's threshold; no row is then
+            referred.
+    """
+
+    model: Model
+    threshold: Threshold = None
+
+
+@dataclass(kw_only=True)
+class Evaluate(ModelOptions):
+    """Compute the metrics of a saved model on labelled rows.
+
+    Attributes:
+        target: Name of the column with the labels.
+        report: A new HTML file for a report.
+        group: Name of a column; the report then has the values of each group.
+    """
+
+    report: Path | None = None
+    listed = "model data target threshold report group skip_unlabelled sep decimal encoding as_json quiet"
+
+
+@dataclass(kw_only=True)
+class Predict(ModelOptions):
+    """Predict labels and probabilities of new rows with a saved model.
+
+    A file with a header and no rows gives predictions with a header and no rows.
+
+    Attributes:
+        out: A new file for the predictions, .csv or .parquet.
+        id_columns: Name of a column that is copied to the predictions; may be repeated.
+    """
+
+    target: str = ""
+    out: Path
+    id_columns: Annotated[list[str], Option("--id")] = field(default_factory=list)
+    listed = "model data out id_columns threshold sep decimal encoding as_json quiet"
+
+
+@dataclass(kw_only=True)
+class Export(ModelOptions):
+    """Write a saved model as one ONNX graph, compare it with the model, and time it.
+
+    Attributes:
+        onnx: A new file for the graph, .onnx.
+        data: A table, such as the training rows, on whose rows the labels of the graph and of the model are compared;
+            may be repeated. By default rows are made up.
+    """
+
+    target: str = ""
+    onnx: Path
+    data: list[Path] = field(default_factory=list)
+    listed = "model onnx data sep decimal encoding as_json quiet"
