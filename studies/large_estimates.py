@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 
 from metricfit import MetricClassifier
-from metricfit.data.parquet_table import ParquetTable
+from metricfit.data.reading import ParquetTable
 from metricfit.tabular.families import boosting
 from metricfit.tabular.scored_rows import ScoredRows
 from studies.common import fill, table

@@ -107,8 +107,8 @@ def test_labels_are_checked_with_their_row(table, folder, tmp_path, batch_rows):
 @pytest.mark.slow
 def test_a_killed_run_leaves_no_file_of_the_final_name(folder, tmp_path):
     script = (
-        "import sys, time; from metricfit.data import writing as t;"
-        "t._CsvWriter.write = lambda self, frame: (self.file.write('begun'), self.file.flush(), time.sleep(60));"
+        "import sys, time, pandas;"
+        "pandas.DataFrame.to_csv = lambda self, file, **_: (file.write('begun'), file.flush(), time.sleep(60));"
         "from metricfit.cli import main; sys.argv[0] = 'metricfit'; main()"
     )
     command = [sys.executable, "-c", script, "predict", str(folder / "model"), str(folder / "rows.csv")]

@@ -124,12 +124,12 @@ def test_bad_columnar_files_are_explained(table, tmp_path):
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_a_table_is_written_whole_or_not_at_all(table, tmp_path, ending):
     path = tmp_path / f"rows{ending}"
-    with pytest.raises(AttributeError), new_table(path) as writer:
-        writer.write(table.iloc[:20]).stop_here()
+    with pytest.raises(AttributeError), new_table(path) as append:
+        append(table.iloc[:20]).stop_here()
     assert list(tmp_path.iterdir()) == []
-    with new_table(path) as writer:
+    with new_table(path) as append:
         for first in range(0, 50, 20):
-            writer.write(table.iloc[first : first + 20])
+            append(table.iloc[first : first + 20])
             assert not path.exists()
     assert read_table(path)["items"].tolist() == table["items"].tolist()
     with pytest.raises(InvalidValueError, match=r"\.csv or \.parquet"), new_table(tmp_path / "rows.txt"):
@@ -138,13 +138,13 @@ def test_a_table_is_written_whole_or_not_at_all(table, tmp_path, ending):
 
 def test_columns_of_a_written_table_keep_their_type(tmp_path):
     path = tmp_path / "rows.parquet"
-    with new_table(path) as writer:
-        writer.write(pd.DataFrame({"id": [1, 2], "note": [None, None]}))
-        writer.write(pd.DataFrame({"id": [3.0, np.nan], "note": ["late", None]}))
+    with new_table(path) as append:
+        append(pd.DataFrame({"id": [1, 2], "note": [None, None]}))
+        append(pd.DataFrame({"id": [3.0, np.nan], "note": ["late", None]}))
     written = pd.read_parquet(path)
     assert written["id"].fillna(0).tolist() == [1, 2, 3, 0]
     assert written["note"].fillna("").tolist() == ["", "", "late", ""]
-    with new_table(tmp_path / "b.parquet") as writer:
-        writer.write(pd.DataFrame({"id": [1]}))
+    with new_table(tmp_path / "b.parquet") as append:
+        append(pd.DataFrame({"id": [1]}))
         with pytest.raises(TableError, match="another type in later rows"):
-            writer.write(pd.DataFrame({"id": ["a"]}))
+            append(pd.DataFrame({"id": ["a"]}))

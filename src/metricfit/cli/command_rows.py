@@ -23,8 +23,7 @@ from metricfit.data.columns import (
     split_target,
 )
 from metricfit.data.files import SPOKEN, STANDARD_INPUT
-from metricfit.data.parquet_table import ParquetTable, large_parquet_table
-from metricfit.data.reading import read_table
+from metricfit.data.reading import ParquetTable, large_parquet_table, read_table
 from metricfit.data.text_format import TableWarning
 from metricfit.decide.bounds import check_confidence, rate_of
 from metricfit.errors import QUOTED, quote, shorten
@@ -303,14 +302,14 @@ def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, m
     X, y, groups, findings, order, _ = read_fitted_rows(table, subject_to)
     if len(y) <= most:
         if isinstance(X, ParquetTable):
-            X = X.rows(np.arange(len(y))).take(np.arange(len(y)))
+            X = X.take(np.arange(len(y)))
         return SampledRows(CommandRows(X, y, groups, findings, order), len(y), None)
     index = (
         sample_of_groups(groups, most)
         if groups is not None
         else stratified_sample(np.arange(len(y)), pd.factorize(y)[0].astype(np.int64), most, 0)
     )
-    X = X.rows(index).take(np.arange(len(index))) if isinstance(X, ParquetTable) else X.iloc[index]
+    X = X.take(index) if isinstance(X, ParquetTable) else X.iloc[index]
     rows = CommandRows(
         X.reset_index(drop=True),
         y.iloc[index].reset_index(drop=True),

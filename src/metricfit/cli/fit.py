@@ -13,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import typer
 from rich.markup import escape
@@ -33,7 +32,7 @@ from metricfit.cli.output_paths import claimed_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import INTERRUPTED, NOT_MET, UserError, command_line, print_message, print_result
 from metricfit.data.columns import quote_label
-from metricfit.data.parquet_table import ParquetTable
+from metricfit.data.reading import ParquetTable
 from metricfit.decide.refer import check_referral
 from metricfit.errors import ExportError, quote
 from metricfit.metrics import get_metric
@@ -274,7 +273,7 @@ def export_fitted(model: MetricClassifier, X: Any, folder: Path, out: Path) -> A
     """
     rows = len(X)
     drawn = random_rows(rows, CHECKED_ROWS)
-    table = X.rows(drawn).take(np.arange(len(drawn))) if isinstance(X, ParquetTable) else X.iloc[drawn]
+    table = X.take(drawn) if isinstance(X, ParquetTable) else X.iloc[drawn]
     rows_from = "training rows" if len(drawn) == rows else f"of {rows:,} training rows, drawn at random"
     try:
         result = import_module("metricfit.export.onnx").export_onnx(model, folder / GRAPH, table, rows_from=rows_from)

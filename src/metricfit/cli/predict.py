@@ -40,10 +40,10 @@ def run(options: Predict) -> None:
         _check_names(classifier, carried, threshold)
         rows, counts, unseen = 0, Counter[Any](), Counter[str]()
         batches = scored_batches(classifier, options, carried=carried, may_be_empty=True)
-        with new_table(out) as table:
+        with new_table(out) as write:
             for batch in batches:
                 predictions = _predictions(classifier, batch.scored, threshold)
-                table.write(pd.concat([batch.frame[carried].reset_index(drop=True), predictions], axis=1))
+                write(pd.concat([batch.frame[carried].reset_index(drop=True), predictions], axis=1))
                 called = predictions[PREDICTED].value_counts()
                 counts.update({str(label): int(count) for label, count in called.items()})
                 rows += len(batch.scored)

@@ -1,4 +1,4 @@
-"""Reading tables at once or in batches of rows: CSV (also packed), Parquet, Arrow and JSON lines."""
+"""Tables read at once, in batches of rows, or when rows are needed: CSV (also packed), Parquet, Arrow, JSON lines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from metricfit.data.columns import MAX_COLUMNS, check_names, describe_too_wide
 from metricfit.data.files import (
@@ -45,6 +46,8 @@ from metricfit.errors import MetricfitError, TableError, first_line, quote, shor
 
 #: Rows of a batch: enough to keep the processors busy, and few enough that hundreds of columns fit into a gigabyte.
 BATCH_ROWS = 100_000
+#: Row groups that a sample of a Parquet table is taken from.
+PARTS = 8
 #: Bytes of memory that pandas takes per byte of JSON, per line and per value while it reads JSON lines, as measured.
 PER_BYTE, PER_LINE, PER_VALUE = 8, 300, 120
 
@@ -491,3 +494,126 @@ def _check_frame(frame: pd.DataFrame, path: Path) -> None:
         types = {type(value) for value in frame[name]}
         if any(issubclass(value_type, (list, dict, tuple, set, np.ndarray)) for value_type in types):
             raise TableError(_describe_nested(path, str(name)))
+
+
+class ParquetTable:
+    """Columns of one or more Parquet files with the same columns, read in batches or when rows are taken.
+
+    It has what estimators ask of a DataFrame: ``columns``, ``shape``, ``len`` and one column by its name.
+
+    Args:
+        files: The files.
+        columns: The names of the columns; None for all.
+
+    Raises:
+        TableError: A file is damaged, or lacks a column.
+        TableTooLargeError: The table would take more memory than is allowed even in a compact form.
+    """
+
+    def __init__(self, files: Sequence[Path], columns: Sequence[str] | None = None) -> None:
+        import pyarrow.parquet as pq
+
+        self.files, rows, names = list(files), 0, list[str]()
+        for path in self.files:
+            check_file(path)
+            with reading_columnar(path, "Parquet"):
+                rows += pq.read_metadata(path).num_rows
+                there = [str(name) for name in pq.read_schema(path).names if not name.startswith("__index_level_")]
+            names = names or there
+            if set(names) != set(there):
+                differing = sorted(set(names) ^ set(there))
+                raise TableError(
+                    f"{path} has other columns than {self.files[0]}, such as {quote(differing[0])}. Files that make "
+                    "one table need the same columns."
+                )
+        self.columns = names if columns is None else list(columns)
+        self.shape = (rows, len(self.columns))
+        check_memory(self.files[0], CELL * rows * len(self.columns))
+
+    def without(self, names: Sequence[str]) -> ParquetTable:
+        """Return the table without some columns."""
+        return ParquetTable(self.files, [name for name in self.columns if name not in names])
+
+    def batches(self, rows: int) -> Iterator[pd.DataFrame]:
+        """Read the rows in batches of at most this many."""
+        for batch in read_batches(self.files, columns=self.columns, rows=rows):
+            yield batch.frame[self.columns]
+
+    def head(self) -> pd.DataFrame:
+        """Return the first rows."""
+        return next(self.batches(1000))
+
+    def sample(self, rows: int) -> pd.DataFrame:
+        """Return about this many rows, from the beginnings of row groups that are spread over the files."""
+        groups = [group for fragment in self._dataset().get_fragments() for group in fragment.split_by_row_group()]
+        chosen = [groups[place * len(groups) // PARTS] for place in range(PARTS)] if len(groups) > PARTS else groups
+        heads = [group.head(max(1, rows // len(chosen)), columns=self.columns) for group in chosen]
+        return without_infinities(pd.concat([to_frame(head, self.files[0]) for head in heads], ignore_index=True))
+
+    def take(self, numbers: NDArray[np.int64]) -> pd.DataFrame:
+        """Read rows by their numbers, counted from 0 over all files, in one pass; the index has these numbers."""
+        with reading_columnar(self.files[0], "Parquet"):
+            frame = to_frame(self._dataset().take(numbers, columns=self.columns), self.files[0])
+        return without_infinities(frame)[self.columns].set_index(numbers)
+
+    def rows(self, numbers: NDArray[np.int64]) -> ParquetRows:
+        """Return rows by their numbers; nothing is read yet."""
+        return ParquetRows(self, numbers)
+
+    def _dataset(self) -> Any:
+        import pyarrow.dataset
+
+        options = pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True, pre_buffer=False)
+        parquet = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=options)
+        return pyarrow.dataset.dataset([str(path) for path in self.files], format=parquet)
+
+    def __getitem__(self, name: str) -> pd.Series:
+        if name not in self.columns:
+            raise TableError(f"{self.files[0]} has no column {quote(name)}.")
+        return pd.concat([batch.frame[name] for batch in read_batches(self.files, columns=[name])], ignore_index=True)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+@dataclass(frozen=True)
+class ParquetRows:
+    """Some rows of Parquet files, which are read when they are taken.
+
+    Attributes:
+        table: The files.
+        numbers: The number of each row, counted from 0 over all files.
+    """
+
+    table: ParquetTable
+    numbers: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return len(self.numbers), self.table.shape[1]
+
+    def take(self, places: NDArray[np.int64]) -> pd.DataFrame:
+        """Read the rows at these places; the index has their numbers in the table."""
+        return self.table.take(self.numbers[places])
+
+
+def large_parquet_table(sources: Sequence[Source], rows: int) -> ParquetTable | None:
+    """Return the table of Parquet files that together have more than this many rows; None for all others.
+
+    Args:
+        sources: Files, folders or patterns.
+        rows: The number of rows from which a table is large.
+    """
+    if STANDARD_INPUT in map(str, sources):
+        return None
+    files = find_files(sources)
+    if any(not path.is_file() or file_format(path) != "parquet" for path in files):
+        return None
+    import pyarrow.parquet as pq
+
+    try:
+        total = sum(pq.read_metadata(path).num_rows for path in files)
+    except Exception:  # a damaged file is reported by the reader of whole tables
+        return None
+    return ParquetTable(files) if total > rows else None

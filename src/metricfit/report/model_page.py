@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from metricfit import report
-from metricfit.data.parquet_table import ParquetTable
+from metricfit.data.reading import ParquetTable
 from metricfit.decide.class_requirements import model_requirements
 from metricfit.metrics import get_metric
 from metricfit.report import formatting

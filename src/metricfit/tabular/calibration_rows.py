@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 
-from metricfit.data.parquet_table import ParquetTable
+from metricfit.data.reading import ParquetTable
 from metricfit.decide.costs import cost_columns
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.errors import InvalidValueError, quote

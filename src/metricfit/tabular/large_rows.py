@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from metricfit.data.parquet_table import ParquetTable
+from metricfit.data.reading import ParquetTable
 from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.encoding.columns import Category, Column, NotANumber, Number, Text, distinct_texts
 from metricfit.tabular.encoding.encoder import ColumnScaling, TableEncoder, put_columns

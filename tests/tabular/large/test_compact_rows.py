@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.data.parquet_table import ParquetTable
+from metricfit.data.reading import ParquetTable
 from metricfit.errors import InvalidValueError, TableTooLargeError
 from metricfit.tabular import large_rows
 from metricfit.tabular.encoding.encoder import TableEncoder

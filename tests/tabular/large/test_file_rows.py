@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from metricfit import MetricClassifier
-from metricfit.data.parquet_table import ParquetTable
+from metricfit.data.reading import ParquetTable
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.insight.importance import measure_importance
 from metricfit.tabular.insight.judged_rows import judged_file_rows, read_sample

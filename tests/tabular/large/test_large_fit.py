@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from metricfit import MetricClassifier
 from metricfit.boosting import prior_logits
-from metricfit.data.parquet_table import ParquetTable
+from metricfit.data.reading import ParquetTable
 from metricfit.tabular import large_families, large_rows
 from metricfit.tabular.families.boosting import Boosting
 from metricfit.tabular.families.family import Deadline, TrainingRows, choose_candidates

@@ -19,7 +19,7 @@ from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.data.columns import did_you_mean
-from metricfit.data.parquet_table import ParquetRows, ParquetTable
+from metricfit.data.reading import ParquetRows, ParquetTable
 from metricfit.decide.costs import RowCosts
 from metricfit.decide.decision import REFERRED
 from metricfit.decide.held_out import HeldOut
