@@ -35,7 +35,7 @@ from metricfit.steps import Identity
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import Features, TrainingRows
 from metricfit.tabular.row_folds import stratified_folds as row_folds
-from metricfit.train.data.order import derive_seed
+from metricfit.train.data.batches import derive_seed
 from metricfit.train.folds import stratified_folds
 from metricfit_papers.datasets import STUDY, load
 from studies.boosting_page import write_page

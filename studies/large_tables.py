@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from metricfit import MetricClassifier
-from metricfit.train.data.order import derive_seed
+from metricfit.train.data.batches import derive_seed
 from metricfit.train.folds import stratified_folds
 from metricfit_papers.datasets import load
 from studies.common import fill, table

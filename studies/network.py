@@ -30,7 +30,7 @@ from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.network_models import NetworkFamily
-from metricfit.train.data.order import derive_seed
+from metricfit.train.data.batches import derive_seed
 from metricfit.train.folds import stratified_folds
 from metricfit_papers.datasets import STUDY, load
 

@@ -29,7 +29,7 @@ from metricfit.curves import best_threshold
 from metricfit.losses import MetricLoss, Mix, WeightedBCELoss
 from metricfit.metrics import f1
 from metricfit.train import FitResult, Stage, fit_population
-from metricfit.train.data.order import derive_seed
+from metricfit.train.data.batches import derive_seed
 from metricfit.train.folds import stratified_folds
 from metricfit_papers.models import study_mlp
 from studies.common import fill, table

@@ -26,7 +26,7 @@ from metricfit.core.counts import Counts
 from metricfit.curves import best_threshold
 from metricfit.train import Stage, fit_population
 from metricfit.train import recipes as ready
-from metricfit.train.data.order import derive_seed
+from metricfit.train.data.batches import derive_seed
 from metricfit_papers.models import study_mlp
 from studies.common import fill, table
 from studies.recipes import numbers, standardised

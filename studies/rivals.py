@@ -50,7 +50,7 @@ def prepare(data: Path, folder: Path, name: str, split: int) -> None:
     """Write the rows of one split, as numbers and categories that every tool reads."""
     import torch
 
-    from metricfit.train.data.order import derive_seed
+    from metricfit.train.data.batches import derive_seed
     from metricfit.train.folds import stratified_folds
     from metricfit_papers.datasets import load
 

@@ -38,7 +38,7 @@ from metricfit.tabular.families.family import Deadline, Family, Features, Traini
 from metricfit.tabular.out_of_fold import fit_families
 from metricfit.tabular.row_folds import stratified_folds as row_folds
 from metricfit.tabular.selection import Selection
-from metricfit.train.data.order import derive_seed
+from metricfit.train.data.batches import derive_seed
 from metricfit.train.folds import stratified_folds
 from metricfit_papers.datasets import STUDY, load
 from studies.common import fill, table

@@ -32,7 +32,7 @@ from sklearn.model_selection import TunedThresholdClassifierCV
 from metricfit import TunedDecisionClassifier
 from metricfit.stats import compare
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.train.data.order import derive_seed
+from metricfit.train.data.batches import derive_seed
 from metricfit.train.folds import stratified_folds
 from metricfit_papers.datasets import STUDY, load
 from studies.common import fill, table

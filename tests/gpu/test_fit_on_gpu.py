@@ -10,7 +10,7 @@ from metricfit import AugmentedLagrangian, MetricLoss, RunningCounts, fit
 from metricfit.curves import best_threshold
 from metricfit.losses import Mix, WeightedBCELoss
 from metricfit.train import NotFiniteError, fit_population
-from metricfit.train.data.samples import InMemory
+from metricfit.train.data.sources import InMemory
 
 pytestmark = [
     pytest.mark.gpu,

@@ -11,15 +11,15 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 from metricfit import MetricLoss
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Callback, fit
-from metricfit.train.data import datasets
-from metricfit.train.data.datasets import FromDataset
+from metricfit.train.data import sources
+from metricfit.train.data.sources import FromDataset
 
 CPU, SOME = torch.device("cpu"), 32
 
 
 @pytest.fixture(autouse=True)
 def few_labels_before_training(monkeypatch):
-    monkeypatch.setattr(datasets, "SOME_LABELS", SOME)
+    monkeypatch.setattr(sources, "SOME_LABELS", SOME)
 
 
 class Slow(Dataset):

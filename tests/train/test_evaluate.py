@@ -182,7 +182,7 @@ def test_it_prints_its_values():
         ({"task": "multiclass"}, "do not fit task='multiclass'"),
         ({"data": (torch.zeros(3, 4), torch.zeros(3, 2))}, r"logits \(3, 1\) with target \(3, 2\) fit no task"),
         ({"model": network(3), "metrics": "auroc_ovo", "data": (torch.zeros(3, 4), torch.zeros(3, 3))}, "exclude each"),
-        ({"threshold": metrics.ThresholdGrid([0.4])}, "at one threshold: pass one number, or metrics.PerLabel"),
+        ({"threshold": metrics.ThresholdGrid([0.4])}, "strictly between 0 and 1: a number, one number per label"),
         ({"model": network(3), "data": (torch.zeros(3, 4), torch.arange(3)), "threshold": "best"}, "best_offsets"),
         ({"model": network(3), "data": (torch.zeros(3, 4), torch.arange(3)), "metrics": "best f1"}, "best_offsets"),
         ({"model": network(3), "data": (torch.zeros(3, 4), torch.arange(3)), "threshold": [0.5] * 3}, "best_offsets"),

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Monitor, Stage, fit
-from metricfit.train.data.order import Order
+from metricfit.train.data.batches import Order
 
 
 def by_hand(

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from metricfit import MetricLoss
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import evaluate
-from metricfit.train.data.order import Order
+from metricfit.train.data.batches import Order
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 from metricfit import AugmentedLagrangian, MetricLoss, steps
 from metricfit.losses import WeightedBCELoss
 from metricfit.models import PerMember, TabM
-from metricfit.train.data.order import Order
+from metricfit.train.data.batches import Order
 
 
 def lagrangian():

@@ -9,7 +9,7 @@ from torch import nn
 from metricfit.curves import best_threshold
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import fit, fit_folds, recipes
-from metricfit.train.data.order import derive_seed
+from metricfit.train.data.batches import derive_seed
 from metricfit.train.folds import stratified_folds
 
 N = 200

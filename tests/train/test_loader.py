@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_wor
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Callback, evaluate, fit
 from metricfit.train.checkpoint.folder import RunFolder
-from metricfit.train.data.loaders import FromLoader
+from metricfit.train.data.sources import FromLoader
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on a single core
 N = 200

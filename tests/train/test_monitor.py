@@ -185,7 +185,10 @@ def test_a_function_of_counts():
 
 
 WRONG = {
-    "threshold": (lambda: Monitor("f1", threshold=1.5), "strictly between 0 and 1, one per label, or 'best'; got 1.5"),
+    "threshold": (
+        lambda: Monitor("f1", threshold=1.5),
+        "strictly between 0 and 1: a number, one number per label, or 'best'; got 1.5",
+    ),
     "threshold_name": (lambda: Monitor("f1", threshold="Best"), "or 'best'; got 'Best'"),
     "best_loss": (lambda: as_monitor("best loss"), "threshold='best' needs a metric of decisions, such as 'f1'"),
     "best_auroc": (lambda: as_monitor("best auroc"), "needs a metric of decisions"),

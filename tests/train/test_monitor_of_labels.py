@@ -175,8 +175,11 @@ def test_stacked_models_are_trained_at_thresholds_per_label():
 
 
 WRONG = {
-    "out_of_range": (lambda: Monitor("f1", threshold=[0.5, 1.5]), "strictly between 0 and 1, one per label, or 'best'"),
-    "empty": (lambda: Monitor("f1", threshold=[]), "strictly between 0 and 1, one per label"),
+    "out_of_range": (
+        lambda: Monitor("f1", threshold=[0.5, 1.5]),
+        "strictly between 0 and 1: a number, one number per label, or 'best'",
+    ),
+    "empty": (lambda: Monitor("f1", threshold=[]), "strictly between 0 and 1: a number, one number per label"),
     "average": (lambda: Monitor("auroc", average=None), "average=None gives one number per class"),
     "pairs": (lambda: Monitor("auroc_ovo", average="micro"), "'macro' or 'weighted', got average='micro'"),
     "length": (lambda: Monitor("f1", threshold=[0.5, 0.4]).measure(*labels()), "2 thresholds for 3 labels"),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from metricfit.train.data.order import Order, derive_seed
+from metricfit.train.data.batches import Order, derive_seed
 
 LABELS = (torch.arange(1025) % 40 == 0).long()  # 26 positives
 

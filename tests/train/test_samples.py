@@ -12,9 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import evaluate, fit
 from metricfit.train.data.batches import make_batch
-from metricfit.train.data.datasets import FromDataset
-from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.samples import InMemory, as_source, get_weight_dtype
+from metricfit.train.data.sources import FromDataset, FromLoader, InMemory, as_source, get_weight_dtype
 
 CPU = torch.device("cpu")
 X = torch.arange(20.0).reshape(10, 2)

@@ -132,7 +132,7 @@ def test_a_loader_that_announces_its_batches_has_steps_and_one_that_does_not_has
 
 @pytest.mark.parametrize("make", [partial(OneCycleLR, max_lr=0.1), partial(CyclicLR, base_lr=0.01, max_lr=0.1)])
 def test_a_run_that_goes_on_within_an_epoch_is_the_one_that_was_not_interrupted(make, tmp_path):
-    from metricfit.train.schedules import Schedule
+    from metricfit.train.stage import Schedule
 
     class Stopped(Exception):
         pass

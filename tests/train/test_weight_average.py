@@ -16,7 +16,7 @@ from metricfit import AugmentedLagrangian
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Callback, Monitor, Stage, fit, fit_population
 from metricfit.train.checkpoint.folder import RunFolder
-from metricfit.train.engine.weight_average import WeightAverage, name_averaged_buffers
+from metricfit.train.engine.learner import WeightAverage, name_averaged_buffers
 
 X, Y = data()
 HELD_OUT = data(seed=1)

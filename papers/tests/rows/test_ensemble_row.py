@@ -15,7 +15,7 @@ from metricfit.losses import MarginLoss
 from metricfit.runs import CellError
 from metricfit.stats import delong_test
 from metricfit.train import fit_population
-from metricfit.train.data.order import derive_seed
+from metricfit.train.data.batches import derive_seed
 from metricfit_papers.datasets.trials import make_trials
 from metricfit_papers.images import image_tasks
 from metricfit_papers.images.image_tasks import CifarPair

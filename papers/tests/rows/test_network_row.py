@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import metricfit_papers as papers
-from metricfit.train.data.order import Order, derive_seed
+from metricfit.train.data.batches import Order, derive_seed
 from metricfit_papers.models.construction import UniformDropout, build_network
 from metricfit_papers.rows.trial_scores import keep_better, score_views
 

@@ -11,28 +11,24 @@ from metricfit.train.prior import start_at_prior
 
 if TYPE_CHECKING:
     from metricfit.train import recipes
-    from metricfit.train.callbacks import Callback, Plan, TensorBoard
+    from metricfit.train.callbacks import Callback, Plan, ProgressBar, TensorBoard
     from metricfit.train.checkpoint.folder import CheckpointWarning
     from metricfit.train.engine.validation import RequirementResult, UnmetRequirementWarning
     from metricfit.train.evaluation import Evaluation, evaluate
     from metricfit.train.fitting import fit
     from metricfit.train.folds import Ensemble, fit_folds, fit_population
-    from metricfit.train.history import History
     from metricfit.train.monitor import Measured, Monitor
-    from metricfit.train.progress import ProgressBar
-    from metricfit.train.result import FitResult
+    from metricfit.train.result import FitResult, History
     from metricfit.train.stage import Stage
 
 _HOMES = {
-    "callbacks": ("Callback", "Plan", "TensorBoard"),
+    "callbacks": ("Callback", "Plan", "ProgressBar", "TensorBoard"),
     "evaluation": ("Evaluation", "evaluate"),
     "fitting": ("fit",),
     "checkpoint.folder": ("CheckpointWarning",),
     "folds": ("Ensemble", "fit_folds", "fit_population"),
-    "history": ("History",),
     "monitor": ("Measured", "Monitor"),
-    "progress": ("ProgressBar",),
-    "result": ("FitResult",),
+    "result": ("FitResult", "History"),
     "stage": ("Stage",),
     "engine.validation": ("RequirementResult", "UnmetRequirementWarning"),
 }

@@ -3,47 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.tasks import check_task
-from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, ThresholdOfLogits, read_decision
+from metricfit.core.canonical_batch import Classes, Columns
+from metricfit.core.class_shares import TargetJudge
+from metricfit.core.counting import count_batch
+from metricfit.core.counts import Counts
+from metricfit.core.group_labels import GroupLabels, number_groups
+from metricfit.core.probabilities import logits_of
+from metricfit.core.settings import CountSettings
+from metricfit.core.tasks import canonical, check_task
+from metricfit.core.threshold_reading import refuse_classes
+from metricfit.core.threshold_vectors import PerLabel, ThresholdOfLogits, check_length
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
 from metricfit.losses.base import takes_probabilities
 from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.registry import resolve_aliases
-from metricfit.train.averaging import Averaging
-from metricfit.train.data.samples import as_source, get_weight_dtype
-from metricfit.train.evaluated_outputs import (
-    CountedRows,
-    compute_outputs,
-    join_outputs,
-    keeps_nothing,
-    read_probabilities,
-)
-from metricfit.train.group_values import EvaluatedRows, read_groups
-from metricfit.train.requested_metrics import (
-    BEST,
-    Measure,
-    Request,
-    Threshold,
-    choose_threshold,
-    measure,
-    parse_requests,
-)
+from metricfit.metrics.metric import Formula, Metric
+from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
+from metricfit.metrics.registry import rankings, resolve_aliases
+from metricfit.train.data.batches import Batch, count_samples_at_once, join_batches, refuse_outputs
+from metricfit.train.data.sources import FromLoader, InMemory, Source, as_source, get_weight_dtype
+from metricfit.train.label_thresholds import best_label_thresholds
+from metricfit.train.monitor import Averaging, CountedStream, read_threshold
 from metricfit.train.stage import find_tasks, match_shapes
 
 if TYPE_CHECKING:
     from metricfit.train.result import FitResult
 
 SHOWN_THRESHOLDS = 4
+BEST = "best"
+Threshold = float | Tensor
+
+#: A metric of decisions or a measure of scores: the object, its name, or a function of Counts.
+Measure = str | Metric | RankingMetric | Formula
+
+#: Maximum number of logits that are counted at once; counting takes several times their memory.
+COUNTED_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
@@ -187,101 +190,47 @@ def evaluate(
     averaging = Averaging(average, classes, zero_division, per_image)
     requests = parse_requests(metrics, averaging)
     check_task(task)
-    decision = _check_threshold(threshold)
-    if isinstance(decision, str):
+    decision = None if threshold is None else read_threshold(threshold)
+    asked = decision.numbers.detach().cpu().double() if isinstance(decision, PerLabel) else decision
+    if isinstance(asked, str):
         averaging.refuse_for("threshold='best'")
     if per_image and groups is not None:
         raise InvalidValueError("values are per image or per group, not both; leave per_image or groups out")
     if not isinstance(model, nn.Module):
-        decision = _get_threshold(model) if decision is None else decision
-        task = _get_task(model) if task is None else task
-        from_probabilities = _get_input(model) if from_probabilities is None else from_probabilities
+        asked = _get_threshold(model) if asked is None else asked
+        objective = getattr(model, "objective", None)
+        if isinstance(objective, nn.Module):
+            tasks = find_tasks(objective)
+            task = tasks.pop() if task is None and len(tasks) == 1 else task
+            from_probabilities = takes_probabilities(objective) if from_probabilities is None else from_probabilities
         model = getattr(model, "model", model)
         if not isinstance(model, nn.Module):
             raise InvalidTypeError(f"model must be a torch module or a FitResult, got {type(model).__name__}")
+    settings = CountSettings(task=task, ignore_index=ignore_index, per_image=per_image, validate=True)
     source = as_source(data, "data", workers).with_dtype(get_weight_dtype(model))
-    needs_scores = groups is not None or isinstance(decision, str) or any(map(Request.needs_scores, requests))
-    stream = compute_outputs(model, source, batch_size)
-    if from_probabilities:
-        stream = read_probabilities(stream, task, ignore_index)
+    stream = _compute_outputs(model, source, batch_size, settings if from_probabilities else None)
     first = next(stream)
-    drops = keeps_nothing(keep_logits, first.logits)
-    if per_image or (drops and not (needs_scores or first.group is not None)):
-        counted = CountedRows(requests, decision, task, ignore_index, averaging)
-        counted.add(first)
-        kept = [] if drops else [first]
+    drops = first[0].dim() > 2 if keep_logits is None else not keep_logits
+    needs_scores = isinstance(asked, str) or any(map(Request.needs_scores, requests))
+    if per_image or (drops and not needs_scores and groups is None and first[1].group is None):
+        counted = CountedRows(requests, asked, settings, averaging)
+        kept: list[tuple[Tensor, Batch]] = []
+        counted.add(*first)
+        kept += [] if drops else [first]
         del first  # so that one batch is in memory at a time
         for part in stream:
-            counted.add(part)
+            counted.add(*part)
             kept += [] if drops else [part]
             del part
-        logits, target = join_outputs(kept)[:2] if kept else (None, None)
-        return Evaluation(
-            target=target, logits=logits, threshold=counted.threshold, rows=counted.rows, **counted.measure()
-        )
-    outputs, labels, weight, loaded_groups = join_outputs(chain([first], stream))
-    check_nan_logits(outputs)
-    logits, target = match_shapes(outputs, labels)
-    rows = EvaluatedRows(logits, target, weight, ignore_index, task)
-    samples = rows.settle()
-    gaps = [request.metric for request in requests if isinstance(request.metric, GroupGap)]
-    group_labels = read_groups(groups, loaded_groups, source, len(labels), gaps)
-    decided = [request for request in requests if request.metric is not None and not request.own_threshold]
-    tuned_for = decided[0] if decided and isinstance(decision, str) else None
-    if tuned_for is not None and isinstance(tuned_for.metric, GroupGap):
-        raise InvalidValueError(
-            f"threshold='best' is chosen for the first metric, and {tuned_for.name} has no best threshold: it is 0 if "
-            "nothing is positive; name another metric first"
-        )
-    shared_threshold = choose_threshold(samples, decision, None if tuned_for is None else tuned_for.metric, average)
-    best_thresholds = {
-        request.name: choose_threshold(samples, BEST, request.metric, average)
-        for request in requests
-        if request.own_threshold
-    }
-    thresholds = {request.name: best_thresholds.get(request.name, shared_threshold) for request in requests}
-    whole = [request for request in requests if not isinstance(request.metric, GroupGap)]
-    values, undefined = measure(samples, whole, thresholds)
-    by_group: dict[Any, dict[str, float]] = {}
-    if group_labels is not None:
-        grouped = rows.settle(groups=group_labels) if gaps else samples
-        of_gaps = [request for request in requests if request not in whole]
-        values |= measure(grouped, of_gaps, thresholds)[0]
-        values = {request.name: values[request.name] for request in requests}
-        for name, members in rows.settle_groups(group_labels, samples):
-            by_group[name], _ = measure(members, whole, thresholds, of_group=True)
-    tuned_name = None if tuned_for is None else tuned_for.name
-    return Evaluation(
-        values,
-        None if drops else outputs,
-        None if drops else labels,
-        shared_threshold,
-        best_thresholds,
-        tuned_name,
-        by_group,
-        len(labels),
-        undefined=undefined,
-    )
-
-
-def _check_threshold(threshold: Any) -> Threshold | str | None:
-    """Return the threshold as a number, a float64 tensor ``(labels,)``, "best" or None, and refuse anything else."""
-    threshold = read_decision(threshold)
-    if threshold is None or (isinstance(threshold, str) and threshold == BEST):
-        return threshold
-    if isinstance(threshold, PerLabel):  # at infinity, a label is never called
-        return threshold.numbers.detach().cpu().double()
-    if isinstance(threshold, ThresholdGrid):
-        raise InvalidValueError("evaluate measures decisions at one threshold: pass one number, or metrics.PerLabel")
-    expected = "threshold must be strictly between 0 and 1: a number, one number per label, or 'best'"
-    try:
-        plain = threshold.tolist() if hasattr(threshold, "tolist") else threshold  # tensors and arrays
-        numbers = torch.as_tensor(plain, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        raise InvalidValueError(f"{expected}; got {quote(threshold)}") from None
-    if numbers.dim() > 1 or not numbers.numel() or not bool(((numbers > 0) & (numbers < 1)).all()):
-        raise InvalidValueError(f"{expected}; got {quote(threshold)}")
-    return numbers.item() if numbers.dim() == 0 else numbers
+        result = counted.measure()
+        if drops:
+            return result
+        logits, batch = _join_outputs(kept)
+        return replace(result, logits=logits, target=batch.y)
+    logits, batch = _join_outputs(chain([first], stream))
+    check_nan_logits(logits)
+    result = _measure_together(logits, batch, requests, asked, settings, (groups, source), average)
+    return replace(result, logits=None, target=None) if drops else result
 
 
 def _get_threshold(result: Any) -> Threshold | None:
@@ -290,21 +239,6 @@ def _get_threshold(result: Any) -> Threshold | None:
     if isinstance(threshold, tuple):
         return torch.tensor(threshold, dtype=torch.float64)
     return threshold if isinstance(threshold, float) and 0 < threshold < 1 else None
-
-
-def _get_task(result: Any) -> Task | None:
-    """Return the task of a FitResult's objective; None if its parts have none, or several."""
-    objective = getattr(result, "objective", None)
-    if not isinstance(objective, nn.Module):
-        return None
-    tasks = find_tasks(objective)
-    return tasks.pop() if len(tasks) == 1 else None
-
-
-def _get_input(result: Any) -> bool:
-    """Return whether a FitResult's objective takes probabilities instead of logits."""
-    objective = getattr(result, "objective", None)
-    return isinstance(objective, nn.Module) and takes_probabilities(objective)
 
 
 def _format_threshold(threshold: Threshold) -> str:
@@ -316,3 +250,341 @@ def _format_threshold(threshold: Threshold) -> str:
         numbers = [*numbers[: SHOWN_THRESHOLDS - 1], "...", numbers[-1]]
         return f"[{', '.join(numbers)}] ({len(threshold)})"
     return f"[{', '.join(numbers)}]"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A requested metric of decisions, or a ranking such as "auroc"."""
+
+    name: str
+    metric: Metric | None
+    own_threshold: bool
+    averaging: Averaging
+    ranking: RankingMetric | None = None
+
+    def needs_scores(self) -> bool:
+        """Check whether the counts at one threshold are not enough to measure it."""
+        return self.ranking is not None or self.own_threshold or isinstance(self.metric, GroupGap)
+
+
+def parse_requests(metrics: Measure | Sequence[Measure], averaging: Averaging) -> list[Request]:
+    """Read the metrics that ``evaluate`` was asked for.
+
+    Raises:
+        ValueError: There are none, one is unknown, or it does not go with the average.
+    """
+    several = [metrics] if isinstance(metrics, (str, Metric, RankingMetric)) or callable(metrics) else list(metrics)
+    if not several:
+        raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
+    if averaging.average is None:
+        raise InvalidValueError("evaluate gives one number per metric; average=None would give one per class")
+    requests = [_parse_request(metric, averaging) for metric in several]
+    if all(request.averaging.zero_division != averaging.zero_division for request in requests):
+        first = requests[0]  # zero_division applies to some of the metrics, or is an error
+        averaging.refuse_for(first.name) if first.metric is None else averaging.check(first.metric)
+    return requests
+
+
+def _parse_request(metric: Measure, averaging: Averaging) -> Request:
+    text = metric.strip() if isinstance(metric, str) else ""
+    if text == "loss":
+        raise InvalidValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
+    own_threshold = text.startswith(f"{BEST} ")
+    if own_threshold:
+        metric = text.removeprefix(f"{BEST} ").strip()
+    if (ranking := get_ranking(metric)) is not None:
+        if own_threshold:
+            raise InvalidValueError(f"{ranking.name} needs no threshold: ask for {ranking.name!r}")
+        averaging = averaging.for_metric(None)
+        averaging.refuse_for(ranking.name)
+        return Request(ranking.name, None, False, averaging, ranking)
+    try:
+        formula = get_measure(metric)
+    except ValueError as error:
+        raise InvalidValueError(f"{error}. Besides metrics, evaluate knows {', '.join(rankings())}") from None
+    assert isinstance(formula, Metric)
+    if own_threshold and isinstance(formula, GroupGap):
+        raise InvalidValueError(f"{formula.name} is 0 if nothing is positive, so it has no best threshold of its own")
+    averaging = averaging.for_metric(None if own_threshold else formula)
+    averaging.check(formula)
+    if own_threshold:
+        averaging.refuse_for(repr(text))
+    return Request(f"{BEST} {formula.name}" if own_threshold else formula.name, formula, own_threshold, averaging)
+
+
+def measure(
+    samples: Columns | Classes,
+    requests: Sequence[Request],
+    thresholds: Mapping[str, Threshold],
+    *,
+    of_group: bool = False,
+) -> tuple[dict[str, float], frozenset[str]]:
+    """Measure metrics, each at its threshold.
+
+    Args:
+        samples: The rows.
+        requests: The metrics.
+        thresholds: The threshold of each metric of decisions, by its name.
+        of_group: Whether these are the rows of one group, of which a value that is not defined is NaN.
+
+    Returns:
+        The values, and the names of the metrics whose value is 0/0.
+    """
+    matrix = any(request.metric is not None and request.metric.needs_matrix for request in requests)
+    counts: dict[int, Counts] = {}  # most metrics share one threshold
+    values: dict[str, float] = {}
+    undefined = set()
+    for request in requests:
+        if request.metric is not None:
+            threshold = thresholds[request.name]
+            if id(threshold) not in counts:
+                counts[id(threshold)] = count_batch(samples, per_label(threshold), matrix=matrix)
+            values[request.name] = request.averaging.value(request.metric, counts[id(threshold)])
+            if request.averaging.is_undefined(request.metric, counts[id(threshold)]):
+                undefined.add(request.name)
+        elif of_group and bool((samples.target == samples.target.flatten()[0]).all()):
+            undefined.add(request.name)
+        else:
+            assert request.ranking is not None
+            average = request.averaging.average
+            values[request.name] = request.ranking.measure_samples(samples, average, warn=not of_group)
+    return values | dict.fromkeys(undefined if of_group else (), math.nan), frozenset(undefined)
+
+
+def per_label(threshold: Threshold) -> Threshold:
+    """Return a threshold, or one per label, in the shape in which it is compared with the logits ``(labels, n)``."""
+    return threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
+
+
+def choose_threshold(
+    samples: Columns | Classes, threshold: Threshold | str | None, metric: Metric | None, average: ScalarAverage
+) -> Threshold:
+    """Return the threshold; "best" is chosen for the metric. It is NaN if the largest logit decides."""
+    if isinstance(samples, Classes):
+        if isinstance(threshold, (str, Tensor)):
+            raise refuse_classes()
+        return math.nan
+    if isinstance(threshold, Tensor):
+        check_length(threshold.unsqueeze(-1), samples.logits.shape[-2])
+    if isinstance(threshold, str):
+        return math.nan if metric is None else best_label_thresholds(samples, metric, average)
+    return 0.5 if threshold is None else threshold
+
+
+def _compute_outputs(
+    model: nn.Module, data: Source, batch_size: int | None, probabilities: CountSettings | None
+) -> Iterator[tuple[Tensor, Batch]]:
+    """Yield the logits of a model, in eval mode, batch by batch, with labels, weights and groups, on the CPU.
+
+    Args:
+        model: The model.
+        data: The samples.
+        batch_size: Number of samples per batch; None for as many as a forward pass takes.
+        probabilities: How the labels are read, if the model gives probabilities; None for logits.
+
+    Raises:
+        ValueError: The model's outputs are not one row per sample, or there are no batches.
+        TypeError: The model does not return a tensor.
+    """
+    parameter = next(model.parameters(), None)
+    device = torch.device("cpu") if parameter is None else parameter.device
+    was_training = model.training
+    model.eval()
+    empty = True
+    try:
+        for batch in _read_batches(data, batch_size, device):
+            with torch.no_grad():  # a generator does not keep the caller's
+                outputs = model(batch.x.to(device) if isinstance(batch.x, Tensor) else batch.x)
+            if not isinstance(outputs, Tensor):
+                raise refuse_outputs(outputs)
+            if outputs.dim() == 0 or len(outputs) != len(batch):
+                raise InvalidValueError(
+                    f"the model must return one row of logits per sample, got {tuple(outputs.shape)} for {len(batch)} "
+                    "labels"
+                )
+            empty = False
+            labels = Batch(None, batch.y, batch.weight, None, batch.group).to(torch.device("cpu"))
+            outputs = outputs.cpu()
+            del batch  # the caller may drop the outputs before the next batch is read
+            if probabilities is not None:
+                settings = probabilities
+                outputs = logits_of(*match_shapes(outputs, labels.y), settings.task, settings.ignore_index, exact=True)
+            parts = [(outputs, labels)]
+            del outputs, labels
+            yield parts.pop()
+    finally:
+        model.train(was_training)
+    if empty:
+        raise InvalidValueError("the DataLoader gives no batches, so there is nothing to evaluate")
+
+
+def _read_batches(data: Source, batch_size: int | None, device: torch.device) -> Iterator[Batch]:
+    if isinstance(data, FromLoader):
+        return data.batches(device)
+    if batch_size is None:
+        batch_size = count_samples_at_once(data.x[0] if isinstance(data, InMemory) else data.first())
+    return data.batches(torch.split(torch.arange(len(data)), batch_size), device)
+
+
+def _join_outputs(outputs: Iterable[tuple[Tensor, Batch]]) -> tuple[Tensor, Batch]:
+    """Return the outputs of all batches together, for metrics that need them together."""
+    logits, batches = zip(*outputs, strict=True)
+    return torch.cat(logits), join_batches(batches)
+
+
+class CountedRows:
+    """The counts of all rows at one threshold, in memory of the size of the counts.
+
+    Args:
+        requests: The metrics, all of counts at this threshold.
+        asked: The threshold that the user has set, or None.
+        settings: How the rows are read.
+        averaging: How values of classes and of images become one number.
+    """
+
+    def __init__(
+        self, requests: Sequence[Request], asked: Threshold | str | None, settings: CountSettings, averaging: Averaging
+    ) -> None:
+        self.requests, self.asked, self.settings = requests, asked, settings
+        self.threshold: Threshold = 0.5
+        self.rows = self.weighted = 0
+        self.stream = CountedStream(averaging)
+        self.judge = TargetJudge()
+
+    def add(self, logits: Tensor, batch: Batch) -> None:
+        """Add the rows of a batch."""
+        self.rows += len(batch)
+        self.weighted += 0 if batch.weight is None else len(batch)
+        if self.weighted not in (0, self.rows):
+            raise InvalidValueError("some batches have weights and others have none; give them to all or to none")
+        check_nan_logits(logits)
+        logits, target = match_shapes(logits, batch.y)
+        if self.settings.task is None and logits.dim() == 2 and logits.shape == target.shape and logits.shape[1] > 1:
+            self.judge.observe(target, self.settings.ignore_index)
+        matrix = any(request.metric is not None and request.metric.needs_matrix for request in self.requests)
+        rows = max(1, COUNTED_AT_ONCE // max(1, logits[0].numel()))
+        for first in range(0, len(logits), rows):
+            part = slice(first, first + rows)
+            weight = None if batch.weight is None else batch.weight[part]
+            samples = canonical(logits[part], target[part], self.settings, weight=weight)
+            self.threshold = choose_threshold(samples, self.asked, None, "macro")
+            self.stream.add(count_batch(samples, per_label(self.threshold), matrix=matrix), weight)
+
+    def measure(self) -> Evaluation:
+        """Return the values, the metrics that are 0/0, and with ``per_image`` the images' values."""
+        self.judge.conclude(f"target ({self.rows} rows)", stacklevel=4)
+        counts, shares = self.stream.joined()
+        values, undefined, of_images = {}, set(), {}
+        for request in self.requests:
+            assert request.metric is not None
+            values[request.name] = request.averaging.value(request.metric, counts, shares)
+            if shares is not None:
+                of_image = request.averaging.values(request.metric, counts)
+                of_images[request.name] = torch.where(shares > 0, of_image, math.nan)
+            elif request.averaging.is_undefined(request.metric, counts):
+                undefined.add(request.name)
+        return Evaluation(
+            values, None, None, self.threshold, rows=self.rows, per_image=of_images, undefined=frozenset(undefined)
+        )
+
+
+def _measure_together(
+    logits: Tensor,
+    batch: Batch,
+    requests: Sequence[Request],
+    asked: Threshold | str | None,
+    settings: CountSettings,
+    groups: tuple[Any, Source],
+    average: ScalarAverage,
+) -> Evaluation:
+    """Measure all rows together, and the rows of each group.
+
+    Args:
+        logits: The logits of all rows.
+        batch: Their labels, weights and groups.
+        requests: The metrics.
+        asked: The threshold that the user has set, "best" or None.
+        settings: How the rows are read.
+        groups: The labels of groups that the user passed, or None, and the data.
+        average: The average over several classes.
+    """
+    samples = _settle(logits, batch, settings)
+    gaps = [request for request in requests if isinstance(request.metric, GroupGap)]
+    group_labels = read_groups(groups[0], batch.group, groups[1], len(batch), gaps)
+    decided = [request for request in requests if request.metric is not None and not request.own_threshold]
+    tuned_for = decided[0] if decided and isinstance(asked, str) else None
+    if tuned_for is not None and tuned_for in gaps:
+        raise InvalidValueError(
+            f"threshold='best' is chosen for the first metric, and {tuned_for.name} has no best threshold: it is 0 if "
+            "nothing is positive; name another metric first"
+        )
+    shared = choose_threshold(samples, asked, None if tuned_for is None else tuned_for.metric, average)
+    best = {r.name: choose_threshold(samples, BEST, r.metric, average) for r in requests if r.own_threshold}
+    thresholds = {request.name: best.get(request.name, shared) for request in requests}
+    whole = [request for request in requests if request not in gaps]
+    values, undefined = measure(samples, whole, thresholds)
+    by_group: dict[Any, dict[str, float]] = {}
+    if group_labels is not None:
+        numbers = group_labels.numbers
+        if gaps:
+            grouped = _settle(logits, batch, settings._replace(groups=len(group_labels.names)), group=numbers)
+            values |= measure(grouped, gaps, thresholds)[0]
+            values = {request.name: values[request.name] for request in requests}
+        columns: Task = "binary" if samples.logits.shape[-2] == 1 else "multilabel"
+        same_task = settings._replace(task="multiclass" if isinstance(samples, Classes) else columns)
+        for number, name in enumerate(group_labels.names):
+            rows = numbers == number
+            if bool(rows.any()):
+                members = _settle(logits, batch, same_task, rows)
+                by_group[name], _ = measure(members, whole, thresholds, of_group=True)
+    tuned_name = None if tuned_for is None else tuned_for.name
+    return Evaluation(values, logits, batch.y, shared, best, tuned_name, by_group, len(batch), undefined=undefined)
+
+
+def _settle(
+    logits: Tensor, batch: Batch, settings: CountSettings, rows: Tensor | None = None, group: Tensor | None = None
+) -> Columns | Classes:
+    """Return all rows, or some of them, in their final shape."""
+    logits, target = match_shapes(logits, batch.y)
+    weight = batch.weight
+    if rows is not None:
+        logits, target, weight = logits[rows], target[rows], None if weight is None else weight[rows]
+    return canonical(logits, target, settings, weight=weight, group=group, judge=TargetJudge())
+
+
+def read_groups(
+    labels: Any, loaded: Tensor | None, source: Source, rows: int, requests: Sequence[Request]
+) -> GroupLabels | None:
+    """Number the groups of rows, in the order of the names of a gap if there are any.
+
+    Args:
+        labels: One label per row, or None.
+        loaded: The group numbers of the batches of a DataLoader or a Dataset, or None.
+        source: The data.
+        rows: The number of rows.
+        requests: The gaps that will be measured.
+
+    Returns:
+        The group number of each row, and the labels of the groups; None if there are no groups.
+
+    Raises:
+        ValueError: The labels do not go with the rows or with the gaps.
+    """
+    gaps = [request.metric for request in requests if isinstance(request.metric, GroupGap)]
+    if labels is not None and isinstance(source, FromLoader):
+        raise InvalidValueError(
+            "groups are for (X, y) and a Dataset; let the DataLoader return dictionaries with 'group'"
+        )
+    labels = loaded if labels is None else labels
+    if labels is None:
+        if gaps:
+            raise InvalidValueError(f"{gaps[0].name} needs groups: pass groups=, one label per row")
+        return None
+    numbered = number_groups(labels, rows, "groups")
+    for gap in gaps:
+        known = tuple(range(gap.groups)) if gap.group_names is None else gap.group_names
+        if set(numbered.names) <= set(known):  # in the order of the gap; a group may have no rows here
+            numbered = number_groups(labels, rows, "groups", known)
+        elif gap.group_names is not None or len(numbered.names) != gap.groups:
+            raise InvalidValueError(f"{gap.name} is between {gap.groups} groups, but groups has {list(numbered.names)}")
+    return numbered

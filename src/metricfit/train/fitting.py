@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,12 +14,12 @@ from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.train import label_checks, setting_checks
 from metricfit.train.callbacks import Callback, add_progress_bar
 from metricfit.train.checkpoint.folder import make_run_folder
-from metricfit.train.data.datasets import FromDataset
+from metricfit.train.data.batches import Order
 from metricfit.train.data.groups import with_groups
-from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.order import Order
-from metricfit.train.data.samples import (
+from metricfit.train.data.sources import (
     ClassWeight,
+    FromDataset,
+    FromLoader,
     InMemory,
     Source,
     as_source,
@@ -32,8 +33,15 @@ from metricfit.train.engine.run import MemberData, TrainingRun
 from metricfit.train.engine.stack import has_2d_convolutions
 from metricfit.train.monitor import Monitored
 from metricfit.train.result import FitResult
-from metricfit.train.schedules import MakeScheduler, SchedulerStep
-from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, make_stages, mask_ignored_labels
+from metricfit.train.stage import (
+    DEFAULT_LR,
+    MakeOptimizer,
+    MakeScheduler,
+    SchedulerStep,
+    Stage,
+    make_stages,
+    mask_ignored_labels,
+)
 
 
 def fit(
@@ -249,7 +257,9 @@ def prepare_member(
         steps = order.steps(len(train))
     dtype, weighted = get_weight_dtype(model), train
     if isinstance(train, InMemory):
-        weighted = train.with_weight(weigh_samples(mask_ignored_labels(train.y, stages), train.weight, class_weight))
+        weighted = replace(
+            train, weight=weigh_samples(mask_ignored_labels(train.y, stages), train.weight, class_weight)
+        )
     elif class_weight is not None:
         raise InvalidValueError("class_weight needs data in memory; let your Dataset return (x, y, weight)")
     held_out = None if validation is None else validation.with_dtype(dtype)
@@ -287,16 +297,16 @@ def _check_data(
     elif _reads_labels(train, stages, order):
         target = _labels(train)
         order.check(mask_ignored_labels(target, stages))
-        logits = label_checks.sample_logits(model, label_checks.first_inputs(train))
+        logits = label_checks.sample_logits(model, train.first())
         counted = label_checks.check_training_target(logits, target, stages)
         label_checks.judge_target(logits, target, stages, "training labels")
     else:
-        logits = label_checks.sample_logits(model, label_checks.first_inputs(train))
+        logits = label_checks.sample_logits(model, train.first())
         counted = label_checks.check_target(logits, train.some_labels.cpu(), stages, "train", part=True)
     if validation is not None and not isinstance(validation, FromLoader) and validation.knows_labels:
         target = _labels(validation)
         if counted is None:
-            logits = label_checks.sample_logits(model, label_checks.first_inputs(validation), "validation")
+            logits = label_checks.sample_logits(model, validation.first(), "validation")
             label_checks.judge_target(logits, target, stages, "validation labels")
         label_checks.check_validation_target(logits, target, stages, name)
     if counted is None or not counted.numel() or not (logits.dim() == 1 or logits.shape[1] == 1):

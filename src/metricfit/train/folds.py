@@ -26,10 +26,9 @@ from metricfit.metrics.row_cost import check_of_counts
 from metricfit.train import label_checks, setting_checks
 from metricfit.train.callbacks import Callback, add_progress_bar
 from metricfit.train.checkpoint.folder import make_run_folder
-from metricfit.train.data.batches import SAMPLES_AT_ONCE
+from metricfit.train.data.batches import SAMPLES_AT_ONCE, Order, derive_seed
 from metricfit.train.data.groups import number_named_groups, with_groups
-from metricfit.train.data.order import Order, derive_seed
-from metricfit.train.data.samples import ClassWeight, InMemory, as_source, as_tensor, get_weight_dtype
+from metricfit.train.data.sources import ClassWeight, InMemory, as_source, as_tensor, get_weight_dtype
 from metricfit.train.engine.launching import one_device
 from metricfit.train.engine.learner import Learner, StepSettings
 from metricfit.train.engine.loop import RunSettings
@@ -39,8 +38,7 @@ from metricfit.train.fitting import prepare_member
 from metricfit.train.label_thresholds import best_probability_threshold
 from metricfit.train.monitor import Monitored, measure_at_best, refuse_requirements
 from metricfit.train.result import FitResult
-from metricfit.train.schedules import MakeScheduler, SchedulerStep
-from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, make_stages
+from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, MakeScheduler, SchedulerStep, Stage, make_stages
 
 Split = tuple[Any, Any]
 

@@ -22,8 +22,7 @@ from metricfit.metrics.metric import Metric
 from metricfit.metrics.ranking import get_measure
 from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch, refuse_outputs
-from metricfit.train.data.datasets import FromDataset
-from metricfit.train.data.samples import InMemory, get_weight_dtype
+from metricfit.train.data.sources import get_weight_dtype
 from metricfit.train.monitor import Monitor, refuse_requirements
 from metricfit.train.stage import Stage, find_ignored_labels, mask_ignored_labels, match_shapes
 
@@ -359,11 +358,6 @@ def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
             f"the model must return a row of logits for each sample, got {tuple(logits.shape)} for {rows}"
         )
     return logits
-
-
-def first_inputs(data: InMemory | FromDataset) -> Any:
-    """Return the inputs of the first samples."""
-    return data.x[:2] if isinstance(data, InMemory) else data.first()
 
 
 def is_exclusive(logits: Tensor, target: Tensor) -> bool:

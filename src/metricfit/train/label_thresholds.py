@@ -16,14 +16,12 @@ import torch
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Columns
-from metricfit.core.tensor_numerics import counting_dtype, is_positive
+from metricfit.core.tensor_numerics import is_positive
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.labels import metric_of_label
-from metricfit.errors import MetricfitError
 from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.sweep import Array, Sweep, column, sweep
-from metricfit.metrics.threshold_search import search_columns
 
 
 def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverage) -> float | Tensor:
@@ -60,9 +58,6 @@ def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverag
         return best_probability_threshold(
             labels.logits.reshape(-1), labels.target.reshape(-1), pooled_metric, weight=weight
         ).threshold
-    together = _search_together(labels, metric)
-    if together is not None:
-        return together
     thresholds = torch.full((count,), 0.5, dtype=torch.float64)
     for label in range(count):
         if metric.class_index not in (None, label):
@@ -74,22 +69,6 @@ def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverag
         best = best_probability_threshold(labels.logits[label], labels.target[label], label_metric, weight=weight)
         thresholds[label] = best.threshold
     return thresholds
-
-
-def _search_together(labels: Columns, metric: Metric) -> Tensor | None:
-    """Search all labels at once; None if they have weights, need a metric of their own, or are not all separated."""
-    if labels.weight is not None or metric.class_index is not None or metric.needs_matrix:
-        return None
-    if any(isinstance(value, tuple) for value in metric.parameters.values()):
-        return None
-    logits, target = labels.logits.detach(), labels.target.detach()
-    logits = logits.to(counting_dtype(logits.dtype))
-    try:
-        found = search_columns(logits, target, metric)
-    except MetricfitError:  # the metric is not one of the counts at each threshold
-        return None
-    halfway = halfway_probabilities(logits, found.thresholds) if bool(found.valid.all()) else None
-    return None if halfway is None else halfway.cpu()
 
 
 def best_probability_threshold(
@@ -148,7 +127,8 @@ def probability_sweep(logits: Array, target: Array, weight: Array | None = None)
     thresholds = torch.sigmoid(middle)
     separates = _separates(thresholds, lower.to(dtype), upper.to(dtype))
     if not bool(separates.all()):
-        thresholds = torch.where(separates, thresholds, _highest_probability(upper))
+        # Instead, the highest probabilities below 1 at which these logits are positive.
+        thresholds = torch.where(separates, thresholds, torch.sigmoid(upper).clamp(max=1 - 2.0**-53))
         separates = separates | _separates(thresholds, lower.to(dtype), upper.to(dtype))
         thresholds, counts = thresholds[separates], counts.map(lambda count: count[separates])
     return Sweep(thresholds, counts)
@@ -158,28 +138,3 @@ def _separates(thresholds: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """Whether decisions at these thresholds fall between the two logits: ``lower`` is negative, ``upper`` positive."""
     inside = (thresholds > 0) & (thresholds < 1)
     return inside & is_positive(upper, thresholds) & ~(is_positive(lower, thresholds) & (lower > -math.inf))
-
-
-def _highest_probability(upper: Tensor) -> Tensor:
-    """Return the highest probabilities below 1 at which these logits are positive."""
-    return torch.sigmoid(upper).clamp(max=1 - 2.0**-53)
-
-
-def halfway_probabilities(logits: Tensor, thresholds: Tensor) -> Tensor | None:
-    """Move thresholds of logits, which are logits themselves, halfway to the next lower logit, as probabilities.
-
-    Args:
-        logits: Logits ``(c, n)`` of float32 or float64.
-        thresholds: One of the logits of each row, or infinity, ``(c,)``.
-
-    Returns:
-        Probabilities ``(c,)`` in float64 that make the same decisions; None if one of them cannot.
-    """
-    at = thresholds.to(logits.dtype).unsqueeze(1)
-    below = torch.where(logits < at, logits, -math.inf).amax(1)
-    highest, lowest = logits.amax(1).double(), logits.amin(1).double()
-    upper, lower = thresholds.double(), below.double()
-    middle = torch.where(lower > -math.inf, (upper + lower) / 2, lowest - 1)
-    middle = torch.where(upper < math.inf, middle, highest + 1)
-    found = torch.sigmoid(middle)
-    return found if bool(_separates(found, below, thresholds.to(logits.dtype)).all()) else None

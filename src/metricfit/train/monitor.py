@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -24,24 +24,153 @@ from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, ThresholdO
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics.average import averaged
+from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.class_subset import check_classes
 from metricfit.metrics.curves import InfeasibleError, best_of_sweep
+from metricfit.metrics.empty_classes import SKIP, check_zero_division
 from metricfit.metrics.group_gap import GroupGap
+from metricfit.metrics.image_average import has_pixels, join_images, mean_of_images, weigh_images
 from metricfit.metrics.label_rankings import check_ranking_average
 from metricfit.metrics.metric import Formula, Metric
+from metricfit.metrics.presence import is_undefined
 from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.row_cost import check_of_counts
 from metricfit.metrics.sweep import Sweep, one_class
-from metricfit.train.averaging import Averaging
-from metricfit.train.history import Row
 from metricfit.train.label_thresholds import best_label_thresholds, probability_sweep
 
 #: Columns of the history that have another meaning.
 PROGRESS = ("stage", "epoch", "step", "member", "train_loss", "lr")
 DECIDING = ("validation_loss", "monitor", "value", "threshold", "best", "feasible", "violation")
 RESERVED = frozenset((*PROGRESS, *DECIDING))
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """The average over the classes, and whether it is taken for each image.
+
+    Args:
+        average: "macro", "micro" or "weighted".
+        classes: The classes of the average; None for all.
+        zero_division: What a class counts for where its metric is 0/0; None for the default of the average.
+        per_image: Whether the value is the mean of the values of the images.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> round(Averaging("macro", classes=[1]).value(metrics.f1, Counts([5, 3], [2, 1], [1, 2], [3, 5])), 4)
+        0.6667
+    """
+
+    average: ScalarAverage = "macro"
+    classes: Sequence[int] | None = None
+    zero_division: ZeroDivision = None
+    per_image: bool = False
+
+    def __post_init__(self) -> None:
+        if self.classes is not None and hasattr(self.classes, "tolist"):
+            object.__setattr__(self, "classes", self.classes.tolist())
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but the average over all classes is set."""
+        return self.classes is None and self.zero_division is None and not self.per_image
+
+    @property
+    def text(self) -> str:
+        """What is set, as a part of a monitor's name."""
+        of_classes = "" if self.classes is None else f" of classes {', '.join(map(str, self.classes))}"
+        return of_classes + " per image" * self.per_image
+
+    def check(self, metric: Metric) -> None:
+        """Refuse settings that do not go with a metric.
+
+        Raises:
+            InvalidValueError: They do not.
+            InvalidTypeError: The classes are no sequence of numbers.
+        """
+        check_average(metric, self.average)
+        check_classes(metric, self.classes)
+        check_zero_division(metric, self.zero_division)
+        if self.per_image and isinstance(metric, GroupGap):
+            raise InvalidValueError(f"{metric.name} compares groups of rows, not images; leave per_image out")
+
+    def for_metric(self, metric: Metric | None) -> Averaging:
+        """Return these settings without ``zero_division`` if the metric has no classes that it could be applied to.
+
+        Args:
+            metric: A metric of decisions; None for a ranking.
+        """
+        if self.zero_division is None or metric is None or isinstance(metric, GroupGap):
+            return replace(self, zero_division=None)
+        return replace(self, zero_division=None) if metric.whole_matrix and self.zero_division != SKIP else self
+
+    def refuse_for(self, what: str) -> None:
+        """Refuse any of the settings for a value that is not a metric of decisions at a fixed threshold.
+
+        Raises:
+            InvalidValueError: One is set.
+        """
+        if self.is_plain:
+            return
+        settings = {"classes": self.classes, "zero_division": self.zero_division, "per_image": self.per_image or None}
+        names = [f"{name}=" for name, value in settings.items() if value is not None]
+        raise InvalidValueError(
+            f"{' and '.join(names)}: only for metrics of decisions at a fixed threshold, not with {what}; leave it out"
+        )
+
+    def values(self, metric: Metric, counts: Counts) -> Tensor:
+        """Return the value of counts ``(c,)``, or those of images ``(images, c)``, NaN for images that are left out."""
+        return averaged(metric, counts, self.average, self.classes, self.zero_division)
+
+    def value(self, metric: Metric, counts: Counts, shares: Tensor | None = None) -> float:
+        """Return the value as one number; ``shares`` is what ``weigh`` returned; None for equal images."""
+        values = self.values(metric, counts)
+        if not self.per_image:
+            return float(values)
+        return float(mean_of_images(values, self.weigh(counts, None) if shares is None else shares))
+
+    def is_undefined(self, metric: Metric, counts: Counts) -> bool:
+        """Return whether the value of one column, of all its rows together, is 0/0 and no ``zero_division`` is set."""
+        one = counts.tp.numel() == 1 and self.zero_division is None and not isinstance(metric, GroupGap)
+        return one and bool(is_undefined(metric, counts).all())
+
+    def weigh(self, counts: Counts, weight: Tensor | None) -> Tensor | None:
+        """Return how much each image of a batch counts in the mean; None if images are not measured one by one."""
+        return weigh_images(has_pixels(counts), weight, counts.tp.dtype) if self.per_image else None
+
+    def of_all_pixels(self, counts: Counts) -> Counts:
+        """Return the counts of all images together."""
+        return counts.with_tensors(tensor.sum(0) for tensor in counts.tensors) if self.per_image else counts
+
+
+def in_double(counts: Counts) -> Counts:
+    """Return counts in float64, in which the counts of many batches are added."""
+    return counts.with_tensors(tensor.double() for tensor in counts.tensors)
+
+
+class CountedStream:
+    """The counts of all samples of a stream: their sum, or one row per image with how much it counts in the mean."""
+
+    def __init__(self, averaging: Averaging) -> None:
+        self.averaging = averaging
+        self.parts: list[Counts] = []
+        self.shares: list[Tensor] = []
+
+    def add(self, counts: Counts, weight: Tensor | None) -> None:
+        """Add the counts of a batch with these weights."""
+        counts = in_double(counts)
+        if self.parts and not self.averaging.per_image:
+            self.parts[0] = self.parts[0] + counts
+        else:
+            self.parts.append(counts)
+        shares = self.averaging.weigh(counts, weight)
+        self.shares += [] if shares is None else [shares]
+
+    def joined(self) -> tuple[Counts, Tensor | None]:
+        """Return the counts of all samples, and how much each image counts; None if images are not measured."""
+        counts = join_images(self.parts) if self.averaging.per_image else self.parts[0]
+        return counts, torch.cat(self.shares) if self.shares else None
 
 
 @dataclass(frozen=True)
@@ -115,7 +244,7 @@ class Monitor:
 
     def __post_init__(self) -> None:
         check_task(self.task)
-        object.__setattr__(self, "threshold", read_monitor_threshold(self.threshold))
+        object.__setattr__(self, "threshold", read_threshold(self.threshold))
         ranking = get_ranking(self.metric)
         object.__setattr__(self, "_ranking", ranking)
         if self.average is None:
@@ -405,7 +534,7 @@ def name_columns(monitors: Sequence[Monitor]) -> list[str]:
     return names
 
 
-def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> Row:
+def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> dict[str, Any]:
     """Return the columns that a list of monitors adds to a row of the history.
 
     Args:
@@ -416,7 +545,7 @@ def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> R
         Each monitor's value under its name. For monitors other than the first also the threshold, if it is the best
         one, and whether its requirements hold, if there are any; those of the first are columns of every history.
     """
-    row: Row = {}
+    row: dict[str, Any] = {}
     for number, (name, monitor, result) in enumerate(zip(name_columns(monitors), monitors, measured, strict=True)):
         row[name] = result.value
         if number and monitor.threshold == "best":
@@ -426,8 +555,8 @@ def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> R
     return row
 
 
-def read_monitor_threshold(threshold: Any) -> float | str | PerLabel:
-    """Return the threshold of a monitor: a number, "best", or one number per label.
+def read_threshold(threshold: Any) -> float | str | PerLabel:
+    """Return a threshold of decisions as a number, "best", or one number per label.
 
     Raises:
         InvalidValueError: It is something else.
@@ -435,7 +564,7 @@ def read_monitor_threshold(threshold: Any) -> float | str | PerLabel:
     threshold = read_decision(threshold)
     if threshold == "best" if isinstance(threshold, str) else isinstance(threshold, PerLabel):
         return threshold
-    expected = "threshold is a number strictly between 0 and 1, one per label, or 'best'"
+    expected = "threshold must be strictly between 0 and 1: a number, one number per label, or 'best'"
     if isinstance(threshold, (str, bool, ThresholdGrid)) or threshold is None:
         raise InvalidValueError(f"{expected}; got {quote(threshold)}")
     try:

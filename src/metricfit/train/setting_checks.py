@@ -15,8 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.calling import accepted_arguments, refuse_multipliers
-from metricfit.train.schedules import Schedule
-from metricfit.train.stage import MakeOptimizer, Objective, Stage
+from metricfit.train.stage import MakeOptimizer, Objective, Schedule, Stage
 
 #: Schedulers whose rates do not depend on the length of a run.
 ENDLESS = (

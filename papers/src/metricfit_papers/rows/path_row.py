@@ -18,7 +18,7 @@ from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, get_metric
 from metricfit.train import Callback
 from metricfit.train.callbacks import Outputs
-from metricfit.train.history import Row
+from metricfit.train.result import Row
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.rows.job import RowJob, TrialResult, positive_logits
 from metricfit_papers.rows.trial_fitting import compute_logits, fit_trials

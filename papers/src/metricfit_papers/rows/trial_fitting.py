@@ -13,8 +13,8 @@ from torch import Tensor
 
 from metricfit.losses.gradient_watch import DeadGradientWarning
 from metricfit.train import Callback, FitResult, fit_population
-from metricfit.train.data.order import derive_seed
-from metricfit.train.data.samples import compute_class_weights
+from metricfit.train.data.batches import derive_seed
+from metricfit.train.data.sources import compute_class_weights
 from metricfit.train.engine.learner import Learner
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.graphs import CapturedLearner

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 
 from metricfit._files import hash_bytes, list_differences
 from metricfit._version import __version__
-from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.order import Order
-from metricfit.train.data.samples import InMemory, Source
+from metricfit.train.data.batches import Order
+from metricfit.train.data.sources import FromLoader, InMemory, Source
 from metricfit.train.stage import Stage
 
 ROWS = 1024  # rows of the inputs that are hashed

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from metricfit.core.group_labels import number_groups
 from metricfit.errors import InvalidValueError
-from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.samples import InMemory, Source, as_tensor
+from metricfit.train.data.sources import FromLoader, InMemory, Source, as_tensor
 from metricfit.train.stage import Objective, Stage
 
 

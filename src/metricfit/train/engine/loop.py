@@ -23,12 +23,11 @@ from metricfit.train.callbacks import Callback, Plan
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.state import DamagedError, Position, RunState
-from metricfit.train.data.batches import Batch
-from metricfit.train.data.order import Order
+from metricfit.train.data.batches import Batch, Order
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.validation import Validation, has_requirements
-from metricfit.train.history import Row
 from metricfit.train.monitor import make_columns
+from metricfit.train.result import Row
 from metricfit.train.stage import Stage
 
 #: Steps on a GPU between two readings of the losses, each of which waits for the GPU.

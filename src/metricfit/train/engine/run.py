@@ -19,10 +19,8 @@ from metricfit.errors import CheckpointError, shorten
 from metricfit.train import label_checks
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.run_spec import describe_run
-from metricfit.train.data.batches import Batch, take_share
-from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.order import derive_seed
-from metricfit.train.data.samples import InMemory, Source
+from metricfit.train.data.batches import Batch, derive_seed, take_share
+from metricfit.train.data.sources import FromLoader, InMemory, Source
 from metricfit.train.engine.launching import Runtime, get_precision
 from metricfit.train.engine.learner import Learner, Member, StepSettings
 from metricfit.train.engine.loop import Loop, RunSettings
@@ -32,9 +30,8 @@ from metricfit.train.engine.validation import (
     measure_requirements,
     warn_about_unmet,
 )
-from metricfit.train.history import History, Row
 from metricfit.train.prior import start_at_prior
-from metricfit.train.result import FitResult, make_report
+from metricfit.train.result import FitResult, History, Row, make_report
 from metricfit.train.setting_checks import check_more_epochs
 
 MakeLearner = Callable[[Sequence[Member]], Learner]
@@ -167,7 +164,7 @@ class TrainingRun:
             if data.prior is None or start is False:
                 continue
             assert not isinstance(data.train, FromLoader)
-            inputs = label_checks.first_inputs(data.train)
+            inputs = data.train.first()
 
             def sample_logits(model: nn.Module = model, inputs: Any = inputs) -> Tensor:
                 with randomness.seeded(0):
@@ -214,7 +211,8 @@ class TrainingRun:
     def _place_source(self, data: Source) -> Source:
         if isinstance(data, InMemory):
             moved = data.to(self.runtime.device)
-            return moved.with_channels_last() if self.steps.channels_last and moved.x.dim() == 4 else moved
+            laid_out = self.steps.channels_last and moved.x.dim() == 4
+            return replace(moved, x=moved.x.contiguous(memory_format=torch.channels_last)) if laid_out else moved
         if isinstance(data, FromLoader):
             return data.for_rank(self.runtime.global_rank, self.runtime.world_size)
         return data

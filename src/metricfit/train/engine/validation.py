@@ -25,11 +25,10 @@ from metricfit.losses.base import AdditiveLoss, check_parts
 from metricfit.losses.calling import LossArguments, accepted_arguments, call_loss
 from metricfit.losses.combine import Mix
 from metricfit.metrics.requirements import Requirement
-from metricfit.train.data.batches import Batch, count_samples_at_once
-from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.samples import InMemory, Source
+from metricfit.train.data.batches import Batch, count_samples_at_once, join_batches
+from metricfit.train.data.sources import FromLoader, InMemory, Source
 from metricfit.train.engine.launching import gather_batch
-from metricfit.train.monitor import Measured, Monitor
+from metricfit.train.monitor import CountedStream, Measured, Monitor, in_double
 from metricfit.train.stage import Objective, Stage, match_shapes
 
 #: The threshold of decisions, or one per label; NaN if the largest logit decides.
@@ -270,14 +269,8 @@ def compute_outputs(
 
 def join_outputs(outputs: Iterable[tuple[Tensor, Batch]]) -> tuple[Tensor, Batch]:
     """Return the logits of the samples of all ranks, with labels, weights and groups."""
-    parts = list(outputs)
-    logits = torch.cat([part for part, _ in parts])
-    y = torch.cat([batch.y for _, batch in parts])
-    optional: dict[str, Tensor] = {}
-    for name in ("weight", "group"):
-        values = [value for _, batch in parts if (value := getattr(batch, name)) is not None]
-        optional |= {name: torch.cat(values)} if values else {}
-    return gather_batch(logits, Batch(None, y, **optional))
+    logits, batches = zip(*outputs, strict=True)
+    return gather_batch(torch.cat(logits), join_batches(batches))
 
 
 def _take_share(fabric: Any, data: Source, at_least: int) -> Iterator[Batch]:
@@ -314,11 +307,7 @@ class _Part:
 
     def add(self, logits: Tensor, y: Tensor, batch: Batch) -> None:
         sums = call_loss(self.loss.statistics, logits, y, self.accepts, weight=batch.weight, group=batch.group)
-        self.total = self.total + (_in_double(sums) if isinstance(sums, Counts) else sums.double())
-
-
-def _in_double(counts: Counts) -> Counts:
-    return counts.with_tensors(tensor.double() for tensor in counts.tensors)
+        self.total = self.total + (in_double(sums) if isinstance(sums, Counts) else sums.double())
 
 
 class LossOfSums:
@@ -346,24 +335,18 @@ class MonitorOfCounts:
     """The monitored value of all samples of a stream, from their counts."""
 
     def __init__(self, monitor: Monitor) -> None:
-        self.monitor = monitor
-        self.counts: Counts | None = None
-        self.shares: list[Tensor] = []
+        self.monitor, self.stream = monitor, CountedStream(monitor.averaging)
         self.exclusive = False
 
     def add(self, logits: Tensor, batch: Batch) -> None:
         """Add the samples of a batch."""
         counts, self.exclusive = self.monitor.count(*match_shapes(logits, batch.y), batch.weight)
-        counts = _in_double(counts)
-        self.counts = counts if self.counts is None else self.monitor.averaging.join((self.counts, counts))
-        shares = self.monitor.averaging.weigh(counts, batch.weight)
-        self.shares += [] if shares is None else [shares]
+        self.stream.add(counts, batch.weight)
 
     def measure(self) -> Measured:
         """Measure the metric and the requirements."""
-        assert self.counts is not None
-        shares = torch.cat(self.shares) if self.shares else None
-        return self.monitor.measure_counts(self.counts, exclusive=self.exclusive, shares=shares)
+        counts, shares = self.stream.joined()
+        return self.monitor.measure_counts(counts, exclusive=self.exclusive, shares=shares)
 
 
 def validate_stream(

@@ -1,0 +1,597 @@
+"""Sources of training data: tensors in memory, a Dataset or a DataLoader, read as batches with sample numbers."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from numbers import Integral
+from typing import Any, ClassVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, default_collate
+
+from metricfit.core.tensor_numerics import counting_dtype
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.train.checkpoint import randomness
+from metricfit.train.data.batches import Batch, derive_seed, make_batch, take_share
+
+COMPARED_LABELS = 16  # labels of a dataset's list that are compared with its items
+LABELS_AT_ONCE = 64
+SOME_LABELS = 1024  # items of a dataset without a list of labels that are read before training
+_END: Any = object()
+_LOADER_SETTINGS = (
+    *("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context"),
+    *("generator", "prefetch_factor", "persistent_workers"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """Tensors in memory, which are indexed directly, without collating single samples.
+
+    Attributes:
+        x: The inputs.
+        y: The labels of the samples.
+        weight: Their weights, if there are any.
+        group: Their group numbers, if there are any.
+        rows: The positions of the samples in ``x``, which may be shared with others; by default all.
+    """
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor | None = None
+    group: Tensor | None = None
+    rows: Tensor | None = None
+    knows_labels: ClassVar[bool] = True
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def target(self) -> Tensor:
+        """All labels."""
+        return self.y
+
+    some_labels = target
+
+    def first(self) -> Tensor:
+        """Return the inputs of the first samples."""
+        return self.x[:2]
+
+    def to(self, device: torch.device) -> InMemory:
+        """Return the data on a device."""
+        parts = (getattr(self, part.name) for part in fields(self))
+        return InMemory(*(None if part is None else part.to(device) for part in parts))  # type: ignore[arg-type]
+
+    def with_dtype(self, dtype: torch.dtype) -> InMemory:
+        """Return the data with floating-point inputs converted to this type."""
+        return replace(self, x=self.x.to(dtype)) if self.x.is_floating_point() else self
+
+    def with_group(self, group: Tensor) -> InMemory:
+        """Return the data with one group number per sample."""
+        return replace(self, group=group)
+
+    def subset(self, numbers: Tensor) -> InMemory:
+        """Return some of the samples, whose inputs are not copied."""
+        numbers = numbers.to(self.y.device)
+        weight, group = (None if part is None else part[numbers] for part in (self.weight, self.group))
+        return InMemory(self.x, self.y[numbers], weight, group, numbers if self.rows is None else self.rows[numbers])
+
+    def take(self, index: Tensor) -> Batch:
+        """Return the samples with these numbers; index_select is several times as fast as brackets."""
+        index = index.to(self.y.device)
+        weight, group = (None if part is None else part.index_select(0, index) for part in (self.weight, self.group))
+        rows = index if self.rows is None else self.rows.index_select(0, index)
+        if self.x.dim() == 4 and not self.x.is_contiguous():  # index_select would move the channels to the front
+            x = self.x.permute(0, 2, 3, 1).index_select(0, rows).permute(0, 3, 1, 2)
+        else:
+            x = self.x.index_select(0, rows)
+        return Batch(x, self.y.index_select(0, index), weight, index, group)
+
+    def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
+        """Yield one batch per list of sample numbers.
+
+        The numbers move to a GPU in one copy: each copy waits until the GPU has finished earlier work.
+        """
+        if self.y.device.type != "cpu" and order:
+            order = torch.split(torch.cat(list(order)).to(self.y.device), [len(index) for index in order])
+        return map(self.take, order)
+
+
+class FromDataset:
+    """A map-style Dataset of ``(x, y)`` or ``(x, y, weight)``, read by a DataLoader in a chosen order.
+
+    Args:
+        dataset: The dataset.
+        workers: Number of processes that read it; they live as long as this object.
+    """
+
+    dtype: torch.dtype | None = None
+    group: Tensor | None = None
+
+    def __init__(self, dataset: Dataset[Any], workers: int = 0) -> None:
+        self.dataset, self.workers = dataset, workers
+        self._target: Tensor | None = None
+        self._some: Tensor | None = None
+        self._first: tuple[Any] | None = None
+        self._reader: _Reader | None = None
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def with_dtype(self, dtype: torch.dtype) -> FromDataset:
+        """Return the data with inputs converted to this type, if they are a floating-point tensor."""
+        return self._with("dtype", dtype)
+
+    def with_group(self, group: Tensor) -> FromDataset:
+        """Return the data with one group number per sample."""
+        return self._with("group", group)
+
+    def _with(self, name: str, value: Any) -> FromDataset:
+        copied = copy.copy(self)
+        setattr(copied, name, value)
+        copied._reader = None
+        return copied
+
+    @property
+    def knows_labels(self) -> bool:
+        """Whether all labels are known without reading more than some of the items.
+
+        A dataset knows them if it has a list ``targets`` or ``tensors``, or is a Subset of such a dataset, and its
+        first items agree with the list.
+        """
+        if self._target is None:
+            self._target = _find_list_of_labels(self.dataset)
+            if self._target is None and len(self) <= SOME_LABELS:
+                self._target = self.some_labels
+        return self._target is not None
+
+    @property
+    def some_labels(self) -> Tensor:
+        """The labels of some samples, spread evenly over the dataset; all labels if these are known."""
+        if self._target is not None:
+            return self._target
+        if self._some is None:
+            numbers = torch.linspace(0, len(self) - 1, min(len(self), SOME_LABELS), dtype=torch.float64).long()
+            self._some = _read_labels(self.dataset, numbers, self.workers)
+        return self._some
+
+    @property
+    def target(self) -> Tensor:
+        """All labels, read once: from the dataset's list, or else from all of its items, by the workers."""
+        if not self.knows_labels:
+            self._target = _read_labels(self.dataset, torch.arange(len(self)), self.workers)
+        assert self._target is not None
+        return self._target
+
+    def first(self) -> Any:
+        """Return the inputs of a batch of the first sample, which is read once."""
+        if self._first is None:
+            with randomness.seeded(0):
+                self._first = (make_batch(default_collate([self.dataset[0]]), torch.device("cpu")).x,)
+        return self._first[0]
+
+    def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
+        """Yield one batch per list of sample numbers; random augmentation depends on the seed."""
+        if self._reader is None:
+            self._reader = _Reader(self.dataset, self.workers, pin_memory=device.type == "cuda")
+        for index, item in zip(order, self._reader.read(order, seed), strict=True):
+            batch = make_batch(item, device, self.dtype)
+            group = batch.group if self.group is None else self.group[index].to(device)
+            yield replace(batch, index=index.to(device), group=group)
+
+
+class _Reader:
+    """A DataLoader whose order is set before each epoch, so that its workers need not be started again."""
+
+    def __init__(self, dataset: Any, workers: int, *, pin_memory: bool) -> None:
+        self.order = _SeededOrder()
+        self.generator = torch.Generator()  # not the model's random numbers
+        self.loader = DataLoader(
+            _SeededItems(dataset),
+            batch_sampler=self.order,
+            num_workers=workers,
+            pin_memory=pin_memory,
+            generator=self.generator,
+            persistent_workers=workers > 0,
+        )
+
+    def read(self, order: Sequence[Tensor], seed: int) -> Iterator[Any]:
+        self.order.batches, self.order.seed = order, seed
+        self.generator.manual_seed(seed)
+        return iter(self.loader)
+
+
+class _SeededOrder(Sampler[list[tuple[int, int]]]):
+    """The batches of an epoch: for each sample, the seed of the epoch and the sample number."""
+
+    batches: Sequence[Tensor] = ()
+    seed = 0
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        for index in self.batches:
+            yield [(self.seed, number) for number in index.tolist()]
+
+
+class _SeededItems(Dataset[Any]):
+    """Items whose random augmentation depends only on the seed and the sample number."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitems__(self, keys: list[tuple[int, int]]) -> list[Any]:
+        with randomness.seeded(0):  # once for a batch, because restoring the states takes a while
+            return [self._get(*key) for key in keys]
+
+    def _get(self, seed: int, number: int) -> Any:
+        randomness.seed_all(derive_seed(seed, number))
+        return self.dataset[number]
+
+
+class _SeededLabels(_SeededItems):
+    """The labels of the items, without the inputs, so that workers send little."""
+
+    def _get(self, seed: int, number: int) -> Any:
+        item = super()._get(seed, number)
+        if isinstance(item, dict) and "y" in item:
+            return item["y"]
+        if isinstance(item, (tuple, list)) and len(item) in (2, 3):
+            return item[1]
+        size = f" of {len(item)}" if isinstance(item, (tuple, list)) else ""
+        raise InvalidTypeError(
+            "a Dataset's items must be (x, y), (x, y, weight) or a dictionary of them; got a "
+            f"{type(item).__name__}{size}"
+        )
+
+
+def _read_labels(dataset: Any, numbers: Tensor, workers: int) -> Tensor:
+    """Read the labels of these samples from the items."""
+    order = _SeededOrder()
+    order.batches = torch.split(numbers, LABELS_AT_ONCE)
+    loader = DataLoader(_SeededLabels(dataset), batch_sampler=order, num_workers=workers, generator=torch.Generator())
+    return torch.cat([torch.as_tensor(labels) for labels in loader])
+
+
+def _find_list_of_labels(dataset: Any) -> Tensor | None:
+    """Return a dataset's list of labels, if its first items agree with it: a target_transform may change them."""
+    labels = _get_list(dataset)
+    if labels is None:
+        return None
+    known = labels[:COMPARED_LABELS]
+    read = _read_labels(dataset, torch.arange(len(known)), 0)
+    return labels if known.shape == read.shape and torch.equal(known.double(), read.double()) else None
+
+
+def _get_list(dataset: Any) -> Tensor | None:
+    if isinstance(dataset, Subset):
+        labels = _get_list(dataset.dataset)
+        return None if labels is None else labels[torch.as_tensor(dataset.indices, dtype=torch.long)]
+    tensors: Any = getattr(dataset, "tensors", ())
+    for labels in (getattr(dataset, "targets", None), tensors[1] if len(tensors) in (2, 3) else None):
+        if labels is not None and len(labels) == len(dataset):
+            return torch.as_tensor(labels)
+    return None
+
+
+class FromLoader:
+    """A user's DataLoader, with its own batches and order, and without sample numbers.
+
+    Args:
+        loader: The DataLoader.
+        dtype: The type that floating-point inputs are converted to.
+        uneven: Whether this is one of several processes whose loaders may have different numbers of batches.
+    """
+
+    knows_labels = False
+
+    def __init__(self, loader: DataLoader[Any], dtype: torch.dtype | None = None, uneven: bool = False) -> None:
+        self.loader, self.dtype, self.uneven = loader, dtype, uneven
+
+    @property
+    def expected_batches(self) -> int | None:
+        """The number of batches that the loader announces, or None if it announces none.
+
+        This is only a hint. An IterableDataset may give more or fewer samples than its ``__len__`` says, and each of
+        several workers ends with a smaller batch. Only reading to the end gives the actual number.
+        """
+        loader = self.loader
+        try:
+            if type(loader) is DataLoader and isinstance(loader.dataset, IterableDataset):
+                # len(loader) would give the same number, but then the loader warns about every sample beyond it.
+                samples, size = len(loader.dataset), loader.batch_size or 1  # type: ignore[arg-type]
+                return samples // size if loader.drop_last else -(-samples // size)
+            return len(loader)
+        except (TypeError, NotImplementedError):
+            return None
+
+    def with_dtype(self, dtype: torch.dtype) -> FromLoader:
+        """Return the loader with inputs converted to this type, if they are a floating-point tensor."""
+        return FromLoader(self.loader, dtype, self.uneven)
+
+    def for_rank(self, rank: int, ranks: int) -> FromLoader:
+        """Return a loader that reads this rank's share of each batch.
+
+        A loader whose sampler divides the samples already, such as a DistributedSampler, is used unchanged. So is the
+        loader of an IterableDataset, because only the dataset itself can divide its samples.
+        """
+        loader = self.loader
+        # num_replicas is an attribute of torch's DistributedSampler and its imitations.
+        if ranks == 1 or any(hasattr(sampler, "num_replicas") for sampler in _find_samplers(loader)):
+            return self
+        if isinstance(loader.dataset, IterableDataset):
+            return FromLoader(loader, self.dtype, uneven=True)
+        if type(loader) is not DataLoader or loader.batch_sampler is None:
+            raise InvalidValueError(
+                f"{ranks} processes cannot share the batches of this {type(loader).__name__}; give it a "
+                "DistributedSampler, or give fit the Dataset"
+            )
+        shares = _Shares(loader.batch_sampler, rank, ranks)
+        settings: dict[str, Any] = {name: getattr(loader, name) for name in _LOADER_SETTINGS}
+        return FromLoader(DataLoader(loader.dataset, batch_sampler=shares, **settings), self.dtype)
+
+    def batches(self, device: torch.device, seed: int = 0, skip: int = 0, epoch: int = 0) -> Iterator[Batch]:
+        """Yield the loader's batches to its end, without the first ``skip``.
+
+        The order depends only on the seed, and not on random numbers that the model draws in between.
+
+        Raises:
+            ValueError: The loader ends before ``skip`` batches, so the checkpoint was written with another loader.
+        """
+        items = self._read(seed, epoch)
+        number = 0
+        for item, has_samples in _until_all_end(items, device) if self.uneven else items:
+            number += 1
+            if number > skip:
+                batch = make_batch(item, device, self.dtype)
+                yield batch if has_samples else batch.without_samples()
+        if number < skip:
+            raise InvalidValueError(
+                f"the DataLoader ended after {number} batches, but the checkpoint was written after {skip} batches of "
+                "this epoch; resume with the data that the run was started with"
+            )
+
+    def _read(self, seed: int, epoch: int) -> Iterator[tuple[Any, bool]]:
+        """Yield the loader's items, and whether they have samples of this process."""
+        samplers = _find_samplers(self.loader)
+        for sampler in samplers:
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
+        shares = self.loader.batch_sampler
+        for owner in (self.loader, *samplers):
+            if isinstance(getattr(owner, "generator", None), torch.Generator):
+                owner.generator.manual_seed(seed)  # its state is not in the checkpoint
+        stream = randomness.Stream(seed)
+        with stream:
+            remaining = iter(self.loader)
+        while True:
+            with stream:
+                item = next(remaining, _END)
+            if item is _END:
+                return
+            yield item, not isinstance(shares, _Shares) or shares.sizes.popleft() > 0
+
+
+def _until_all_end(items: Iterator[tuple[Any, bool]], device: torch.device) -> Iterator[tuple[Any, bool]]:
+    """Yield the items of this process, then its last item, marked as empty, until no process has any left.
+
+    The processes of a run wait for each other in every step, but an IterableDataset may give them different numbers of
+    batches.
+
+    Raises:
+        ValueError: On every process, if one of them has no batch at all to run its model on.
+    """
+    last: Any = _END
+    while True:
+        item, has_samples = next(items, (_END, False))
+        processes = torch.tensor(int(item is not _END), device=device)
+        dist.all_reduce(processes)
+        if not int(processes):
+            return
+        if last is _END and int(processes) < dist.get_world_size():
+            raise InvalidValueError(
+                f"the IterableDataset gives batches to only {int(processes)} of {dist.get_world_size()} processes; "
+                "every process needs at least one: divide the samples by torch.distributed.get_rank()"
+            )
+        last = last if item is _END else item
+        yield last, has_samples
+
+
+class _Shares(Sampler[list[int]]):
+    """One rank's share of each batch; an empty share becomes one sample, which is not counted."""
+
+    def __init__(self, batches: Iterable[Any], rank: int, ranks: int) -> None:
+        self.batches, self.rank, self.ranks = batches, rank, ranks
+        self.sizes: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self.batches)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self.sizes.clear()
+        for batch in self.batches:
+            share = take_share(list(batch), self.rank, self.ranks)
+            self.sizes.append(len(share))
+            yield share or list(batch)[:1]
+
+
+def _find_samplers(loader: DataLoader[Any]) -> list[Any]:
+    """Return the batch sampler of a loader and the samplers in it, each of them once."""
+    batches: Any = loader.batch_sampler
+    batches = batches.batches if isinstance(batches, _Shares) else batches
+    samplers = (batches, getattr(batches, "sampler", None), getattr(loader, "sampler", None))
+    return list({id(sampler): sampler for sampler in samplers if sampler is not None}.values())
+
+
+Source = InMemory | FromDataset | FromLoader
+
+ClassWeight = str | Sequence[float] | Mapping[int, float]
+
+
+def as_source(data: Any, name: str, workers: int = 0) -> Source:
+    """Make a source from the data that a user passed.
+
+    Args:
+        data: ``(X, y)``, ``(X, y, weight)``, a Dataset or a DataLoader.
+        name: The name of the data in messages.
+        workers: Number of processes that read a Dataset.
+
+    Returns:
+        The source.
+
+    Raises:
+        ValueError: The data are empty, of different lengths, or not finite.
+        TypeError: The data are of another type.
+    """
+    if isinstance(data, (InMemory, FromDataset, FromLoader)):
+        return data
+    if isinstance(data, DataLoader):
+        return FromLoader(data)
+    if isinstance(data, (tuple, list)) and len(data) in (2, 3):
+        x, y, weight = (*data, None)[:3]
+        x, y = as_tensor(x, f"{name}'s inputs", keep_dtype=True), as_tensor(y, f"{name}'s labels")
+        if weight is not None:
+            weight = as_tensor(weight, f"{name}'s weights", keep_dtype=True)
+            weight = weight.to(counting_dtype(x.dtype) if x.is_floating_point() else torch.get_default_dtype())
+        if len(x) != len(y) or (weight is not None and len(weight) != len(y)):
+            sizes = [len(part) for part in (x, y, weight) if part is not None]
+            raise InvalidValueError(f"{name} has parts of different lengths: {', '.join(map(str, sizes))}")
+        if not len(y):
+            raise InvalidValueError(f"{name} is empty")
+        _check_inputs(x, name)
+        _check_weights(weight, name)
+        return InMemory(x, y, weight)
+    if isinstance(data, IterableDataset):
+        raise InvalidTypeError(f"{name} is an IterableDataset, whose samples have no numbers; wrap it in a DataLoader")
+    if isinstance(data, Dataset) or (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
+        if not len(data):
+            raise InvalidValueError(f"{name} is empty")
+        return FromDataset(data, workers)
+    raise InvalidTypeError(
+        f"{name} must be (X, y), (X, y, weight), a Dataset or a DataLoader; got {type(data).__name__}"
+    )
+
+
+def as_tensor(values: Any, name: str, *, keep_dtype: bool = False) -> Tensor:
+    """Make a tensor from an array, a table or a list.
+
+    Floating-point numbers get torch's default type, unless ``keep_dtype`` is true.
+    """
+    if isinstance(values, Tensor):
+        return values
+    if hasattr(values, "to_numpy"):  # pandas and polars
+        values = values.to_numpy()
+    # torch cannot share the memory of a NumPy array that is read-only or has negative strides.
+    flags = getattr(values, "flags", None)
+    if flags is not None and not (flags.writeable and all(stride >= 0 for stride in values.strides)):
+        values = values.copy()
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidTypeError(f"{name} must be numbers, a tensor or an array of them: {error}") from error
+    return tensor.to(torch.get_default_dtype()) if tensor.is_floating_point() and not keep_dtype else tensor
+
+
+def get_weight_dtype(model: nn.Module) -> torch.dtype:
+    """Return the type of a model's weights."""
+    dtypes = [weight.dtype for weight in model.parameters() if weight.is_floating_point()]
+    return dtypes[0] if dtypes else torch.get_default_dtype()
+
+
+def _check_inputs(x: Tensor, name: str) -> None:
+    if not x.is_floating_point() or not x.numel():
+        return
+    if not bool(torch.stack(x.aminmax()).isfinite().all()):  # x.isfinite() takes twice the memory of x
+        rows = (~x.isfinite()).flatten(1).any(1) if x.dim() > 1 else ~x.isfinite()
+        first = int(rows.nonzero()[0])
+        raise InvalidValueError(
+            f"{name}'s inputs hold NaN or infinity in {int(rows.sum())} of {len(x)} rows, the first is row {first}; "
+            "fill in or drop them"
+        )
+
+
+def _check_weights(weight: Tensor | None, name: str) -> None:
+    if weight is not None and not bool((weight.isfinite() & (weight >= 0)).all()):
+        wrong = ~(weight.isfinite() & (weight >= 0))
+        raise InvalidValueError(
+            f"{name}'s weights must be finite and at least 0; {int(wrong.sum())} are not, the first is in row "
+            f"{int(wrong.reshape(len(weight), -1).any(1).nonzero()[0])}"
+        )
+
+
+def compute_class_weights(y: Tensor, class_weight: ClassWeight, classes: int = 0) -> Tensor:
+    """Compute one weight per class.
+
+    Args:
+        y: The labels; labels below 0 are ignored.
+        class_weight: Weights by class; classes that a mapping does not name have weight 1. "balanced" gives all classes
+            the same total weight, with a sum of n over all samples.
+        classes: Minimum number of classes.
+
+    Returns:
+        The weights in the order of the classes.
+    """
+    labels = _as_class_numbers(y)
+    labels = labels[labels >= 0]
+    counts = labels.bincount(minlength=classes)
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise InvalidValueError(
+                f"class_weight must be 'balanced' or one weight per class, got {quote(class_weight)}"
+            )
+        return len(labels) / (counts.clamp(min=1) * (counts > 0).sum()).to(torch.get_default_dtype())
+    if isinstance(class_weight, Mapping):
+        class_weight = _list_weights(class_weight, len(counts))
+    weights = torch.as_tensor(class_weight, dtype=torch.get_default_dtype(), device=y.device)
+    if weights.dim() != 1 or not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise InvalidValueError(
+            f"class_weight must be one finite weight of at least 0 per class, got {quote(class_weight)}"
+        )
+    if len(weights) < len(counts):
+        raise InvalidValueError(f"class_weight has {len(weights)} weights, but the labels go up to {len(counts) - 1}")
+    return weights
+
+
+def weigh_samples(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | None) -> Tensor | None:
+    """Multiply the weights of the samples by those of their classes."""
+    if class_weight is None:
+        return weight
+    by_class = look_up_weights(compute_class_weights(y, class_weight), _as_class_numbers(y))
+    return by_class if weight is None else by_class * weight.reshape(-1)
+
+
+def look_up_weights(class_weights: Tensor, labels: Tensor) -> Tensor:
+    """Return the weight of each label, and 0 for ignored labels (below 0).
+
+    Args:
+        class_weights: One weight per class, or one row of them per row of labels.
+        labels: Class numbers.
+    """
+    return torch.where(labels >= 0, class_weights.gather(-1, labels.clamp(min=0)), 0.0)
+
+
+def _list_weights(weights: Mapping[int, float], classes: int) -> list[float]:
+    if not weights or not all(isinstance(label, Integral) and label >= 0 for label in weights):
+        raise InvalidValueError(
+            f"class_weight must name classes by their numbers, as in {{0: 1.0, 1: 5.0}}; got {quote(weights)}"
+        )
+    return [float(weights.get(label, 1.0)) for label in range(max(classes, max(weights) + 1))]
+
+
+def _as_class_numbers(y: Tensor) -> Tensor:
+    if y.dim() > 1 and y.shape[1:].numel() > 1:
+        raise InvalidValueError(f"class_weight needs one label per sample, but the labels have shape {tuple(y.shape)}")
+    if y.is_floating_point() and bool((y != y.round()).any()):
+        raise InvalidValueError(
+            "class_weight needs integer labels, but these are fractions; pass (X, y, weight) instead"
+        )
+    return y.long().reshape(-1)
