@@ -7,8 +7,8 @@ from typing import Any
 
 from page import fill
 
-from metricfit.cli.app import COMMANDS
-from metricfit.cli.schemas import FIELDS, schema_of
+from metricfit.cli.app import OPTIONS
+from metricfit.cli.schemas import schema_of
 from metricfit_papers.reproduce_schema import datasets_schema, reproduce_schema
 
 PAGE, MARK = "json-output.md", "schemas"
@@ -16,7 +16,7 @@ PAGE, MARK = "json-output.md", "schemas"
 
 def json_output() -> str:
     """A heading and a table of fields for each command."""
-    schemas = {name: schema_of(name) for name in COMMANDS if name in FIELDS}
+    schemas = {name: schema_of(name) for name in OPTIONS}
     schemas |= {"datasets": datasets_schema(), "reproduce": reproduce_schema()}
     return "\n\n".join(_command(name, schema) for name, schema in schemas.items())
 

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -207,7 +208,7 @@ def to_json_value(value: Any) -> Any:
     """Convert a value to what strict JSON can hold.
 
     Args:
-        value: A value, or mappings and sequences of values.
+        value: A value, or mappings, sequences and dataclasses of values.
 
     Returns:
         The same with None instead of NaN and infinities, Python numbers instead of NumPy's and torch's, and text
@@ -217,6 +218,8 @@ def to_json_value(value: Any) -> Any:
         >>> to_json_value({"loss": float("nan"), "shape": (2, 3)})
         {'loss': None, 'shape': [2, 3]}
     """
+    if is_dataclass(value):
+        value = {entry.name: getattr(value, entry.name) for entry in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): to_json_value(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,6 @@
 """Tables on a terminal of 80 columns: no line is longer, and no cell is broken over two lines."""
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ from metricfit.cli import fit as fit_command
 from metricfit.cli import terminal
 from metricfit.report.evaluation_result import evaluation_result
 from metricfit.tabular.compare.comparison import compare
+from metricfit.tabular.facts import model_facts
 
 
 def printed(monkeypatch, lines, width=80):
@@ -67,7 +67,7 @@ def test_the_tables_of_fit_and_evaluate(rows, monkeypatch):
     several = pd.Series(np.array(names)[np.arange(160) % 6])
     for metric, labels in (("2*tp/(2*tp+fp+fn)", y), ("f1", several)):
         model = MetricClassifier(metric, models="linear", members=2, time_budget=None, random_state=0).fit(X, labels)
-        check(monkeypatch, fit_command._lines(model, labels.value_counts(), Path("out")))
+        check(monkeypatch, fit_command._lines(model, model_facts(model)))
         check(monkeypatch, evaluate_command._lines(evaluation_result(model, X, labels, None) | {"report": None}))
 
 

@@ -1,109 +1,179 @@
-"""The schemas of what ``metricfit reproduce`` and ``metricfit datasets`` print with ``--json``."""
+"""What ``metricfit reproduce`` and ``metricfit datasets`` print with ``--json``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any, TypedDict
 
-from metricfit.cli.schemas import (
-    Schema,
-    an_object,
-    by_name,
-    flag,
-    list_of,
-    number,
-    of_type,
-    or_null,
-    output_schema,
-    text,
-    whole_number,
-)
+from metricfit.cli.schemas import Schema, output_schema
 
-_VALUES = by_name("One value per trial, by the name of the column.", list_of("", or_null(number(""))))
-_ROWS = by_name(
-    "The measured rows of the table, by their names.",
-    an_object(
-        "",
-        values=_VALUES,
-        seconds=number("Seconds of training."),
-        epochs=list_of("Number of epochs of each trial.", whole_number("")),
-        machine=text("The machine."),
-        versions=by_name("Versions of the packages.", text("")),
-        chosen=or_null(of_type("object", "What a search chose; null if nothing was searched.")),
-    ),
-)
 
-FIELDS: Mapping[str, Schema] = {
-    "table": or_null(text("Name of the table; null for `--list`, and if cells are only copied.")),
-    "protocols": list_of(
-        "The results of each protocol.",
-        an_object(
-            "",
-            table=text("Name of the table."),
-            protocol=text("Name of the protocol."),
-            trials=whole_number("Number of trials."),
-            smaller=text("How much smaller the run is than the table, in words; empty if it is not."),
-            command=text("The command that was run."),
-            datasets=by_name("The results on each dataset, by its name.", _ROWS),
-            average=or_null(
-                by_name(
-                    "For each row the means over its trials, one per dataset; null if the table has no such average.",
-                    an_object("", values=_VALUES, seconds=number("Seconds of training, of all datasets.")),
-                )
-            ),
-            file=text("The file of the results."),
-        ),
-    ),
-    "copied": list_of(
-        "What was copied from each folder of `--from`.",
-        an_object(
-            "",
-            source=text("The folder."),
-            copied=whole_number("Cells that were copied."),
-            here=whole_number("Cells that were finished here already."),
-            unfinished=list_of("Cells that are not finished there.", text("")),
-            damaged=list_of("Cells that cannot be read.", text("")),
-        ),
-    ),
-    "tables": or_null(
-        list_of(
-            "The tables of `--list`; otherwise null.",
-            an_object(
-                "",
-                name=text("Name of the table."),
-                title=text("Its title."),
-                paper=text("The paper."),
-                where=text("Where it is in the paper."),
-                protocols=list_of("Names of the protocols.", text("")),
-                datasets=list_of("Names of the datasets.", text("")),
-                rows=list_of("Names of the rows.", text("")),
-                run=an_object(
-                    "How much of the published size was run for the pages, in words; empty if nothing was.",
-                    protocols=text("The protocols that were run."),
-                    datasets=text("Datasets, such as `3 of 4`."),
-                    trials=text("Trials."),
-                    epochs=text("Epochs of the longest training."),
-                    smaller=text("What is smaller than published."),
-                ),
-            ),
-        )
-    ),
-}
+class Row(TypedDict):
+    """A measured row of a table.
+
+    Attributes:
+        values: One value per trial, by the name of the column.
+        seconds: Seconds of training.
+        epochs: Number of epochs of each trial.
+        machine: The machine.
+        versions: Versions of the packages.
+        chosen: What a search chose; null if nothing was searched.
+    """
+
+    values: dict[str, list[float | None]]
+    seconds: float
+    epochs: list[int]
+    machine: str
+    versions: dict[str, str]
+    chosen: dict[str, Any] | None
+
+
+class Average(TypedDict):
+    """The means of a row over its trials.
+
+    Attributes:
+        values: One value per dataset, by the name of the column.
+        seconds: Seconds of training, of all datasets.
+    """
+
+    values: dict[str, list[float | None]]
+    seconds: float
+
+
+class ProtocolResult(TypedDict):
+    """The results of a protocol.
+
+    Attributes:
+        table: Name of the table.
+        protocol: Name of the protocol.
+        trials: Number of trials.
+        smaller: How much smaller the run is than the table, in words; empty if it is not.
+        command: The command that was run.
+        datasets: The results on each dataset, by its name.
+        average: For each row the means over its trials, one per dataset; null if the table has no such average.
+        file: The file of the results.
+    """
+
+    table: str
+    protocol: str
+    trials: int
+    smaller: str
+    command: str
+    datasets: dict[str, dict[str, Row]]
+    average: dict[str, Average] | None
+    file: str
+
+
+class Copied(TypedDict):
+    """What was copied from a folder.
+
+    Attributes:
+        source: The folder.
+        copied: Cells that were copied.
+        here: Cells that were finished here already.
+        unfinished: Cells that are not finished there.
+        damaged: Cells that cannot be read.
+    """
+
+    source: str
+    copied: int
+    here: int
+    unfinished: list[str]
+    damaged: list[str]
+
+
+class Run(TypedDict):
+    """How much of the published size was run for the pages, in words; empty if nothing was.
+
+    Attributes:
+        protocols: The protocols that were run.
+        datasets: Datasets, such as `3 of 4`.
+        trials: Trials.
+        epochs: Epochs of the longest training.
+        smaller: What is smaller than published.
+    """
+
+    protocols: str
+    datasets: str
+    trials: str
+    epochs: str
+    smaller: str
+
+
+class ListedTable(TypedDict):
+    """A table of ``--list``.
+
+    Attributes:
+        name: Name of the table.
+        title: Its title.
+        paper: The paper.
+        where: Where it is in the paper.
+        protocols: Names of the protocols.
+        datasets: Names of the datasets.
+        rows: Names of the rows.
+        run: How much of the published size was run for the pages, in words; empty if nothing was.
+    """
+
+    name: str
+    title: str
+    paper: str
+    where: str
+    protocols: list[str]
+    datasets: list[str]
+    rows: list[str]
+    run: Run
+
+
+class Result(TypedDict):
+    """What ``reproduce --json`` prints.
+
+    Attributes:
+        table: Name of the table; null for `--list`, and if cells are only copied.
+        protocols: The results of each protocol.
+        copied: What was copied from each folder of `--from`.
+        tables: The tables of `--list`; otherwise null.
+    """
+
+    table: str | None
+    protocols: list[ProtocolResult]
+    copied: list[Copied]
+    tables: list[ListedTable] | None
 
 
 def reproduce_schema() -> Schema:
     """Return the JSON Schema of the output of ``metricfit reproduce --json``."""
-    return output_schema("reproduce", FIELDS)
+    return output_schema("reproduce", Result)
+
+
+class Dataset(TypedDict):
+    """A dataset of the papers and studies.
+
+    Attributes:
+        name: Name for `metricfit_papers.datasets.load`.
+        rows: Number of rows.
+        positives: Number of positives.
+        positive: What the positive class means.
+        source: Where it comes from.
+        fetch: Whether `metricfit_papers.datasets.fetch` downloads it.
+    """
+
+    name: str
+    rows: int
+    positives: int
+    positive: str
+    source: str
+    fetch: bool
+
+
+class DatasetList(TypedDict):
+    """What ``datasets --json`` prints.
+
+    Attributes:
+        datasets: The datasets.
+    """
+
+    datasets: list[Dataset]
 
 
 def datasets_schema() -> Schema:
     """Return the JSON Schema of the output of ``metricfit datasets --json``."""
-    dataset = an_object(
-        "",
-        name=text("Name for `metricfit_papers.datasets.load`."),
-        rows=whole_number("Number of rows."),
-        positives=whole_number("Number of positives."),
-        positive=text("What the positive class means."),
-        source=text("Where it comes from."),
-        fetch=flag("Whether `metricfit_papers.datasets.fetch` downloads it."),
-    )
-    return output_schema("datasets", {"datasets": list_of("The datasets.", dataset)})
+    return output_schema("datasets", DatasetList)

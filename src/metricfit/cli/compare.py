@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Any, TypedDict
 
 import pandas as pd
 import typer
@@ -31,6 +32,122 @@ from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.run_description import ChangedRunError, other_tables
+from metricfit.tabular.doctor.finding import Finding
+from metricfit.tabular.facts import Ends
+
+
+class Recommendation(TypedDict):
+    """The recommendation, for scripts.
+
+    Attributes:
+        method: Name of the recommended method, as `fit --method` takes it.
+        mean: Its mean over the folds.
+        interval: 95 % interval of the mean.
+        sure: Whether the folds prove that no other method is better, or only negligibly.
+        not_better_than: Decisions without a model that it does not clearly beat.
+        requirements_reachable: Whether some method met the requirements on every fold's training rows.
+    """
+
+    method: str
+    mean: float
+    interval: Ends | None
+    sure: bool
+    not_better_than: str | None
+    requirements_reachable: bool
+
+
+class Difference(TypedDict):
+    """The comparison of a method with the reference.
+
+    Attributes:
+        difference: This mean minus that of the reference.
+        interval: Simultaneous 95 % interval of the difference.
+        p_value: p-value with Holm's correction.
+    """
+
+    difference: float
+    interval: Ends | None
+    p_value: float | None
+
+
+class RequirementOnFolds(TypedDict):
+    """A requirement on the test rows of all folds.
+
+    Attributes:
+        requirement: The requirement.
+        value: The value of its metric.
+        interval: 95 % interval of the value.
+        held: Whether the value meets the bound.
+        clearly_fails: Whether the whole interval is beyond the bound.
+    """
+
+    requirement: str
+    value: float
+    interval: Ends | None
+    held: bool
+    clearly_fails: bool
+
+
+class Method(TypedDict):
+    """One method.
+
+    Attributes:
+        name: Name of the method.
+        mean: Mean of the metric over the folds.
+        interval: 95 % interval of the mean.
+        values: The metric on each fold.
+        seconds: Training time of all folds.
+        versus_reference: The comparison with boosted trees; null for these.
+        held: Folds on which the requirements held; null if there are none.
+        not_reachable: What was reachable on the folds where they could not be met.
+        requirements: The requirements on the test rows of all folds together; empty for decisions that are not tuned.
+    """
+
+    name: str
+    mean: float
+    interval: Ends | None
+    values: list[float]
+    seconds: float | None
+    versus_reference: Difference | None
+    held: int | None
+    not_reachable: list[str]
+    requirements: list[RequirementOnFolds]
+
+
+class Result(TypedDict):
+    """What ``compare --json`` prints.
+
+    Attributes:
+        metric: Name of the metric.
+        verdict: The recommendation in words.
+        recommended: Name of the recommended method.
+        recommendation: The recommendation, for scripts.
+        methods: The methods, the best mean first.
+        notes: What was left out, and why.
+        table_rows: Rows of the table.
+        compared_rows: Rows that were compared on: all of them, or a sample of a large table.
+        findings: What looks wrong, the most serious first; [the page of doctor](doctor.md) lists the kinds.
+        command: The command that fits the recommended method on all rows.
+        positive: The positive class of two; null for several classes.
+        classes: Number of rows of each class, by its label.
+        folder: The folder of the trainings and the report.
+        report: The file of the report.
+    """
+
+    metric: str
+    verdict: str
+    recommended: str | None
+    recommendation: Recommendation | None
+    methods: list[Method]
+    notes: list[str]
+    table_rows: int
+    compared_rows: int
+    findings: list[Finding]
+    command: str
+    positive: Any
+    classes: dict[str, int]
+    folder: str
+    report: str
 
 
 def run(options: Compare) -> None:
@@ -87,7 +204,7 @@ def _run(options: Compare) -> None:
     summary = result.to_dict() | {
         "table_rows": table_rows,
         "compared_rows": len(y),
-        "findings": [finding.to_dict() for finding in rows.findings],
+        "findings": rows.findings,
         "command": command,
         "positive": positive_label,
         "classes": {str(label): int(rows) for label, rows in counts.items()},

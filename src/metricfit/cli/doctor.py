@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from typing import Any
+from typing import Any, TypedDict
 
 import pandas as pd
 from rich.table import Table
@@ -22,10 +22,32 @@ from metricfit.cli.options import Doctor
 from metricfit.cli.terminal import UserError, print_result
 from metricfit.data.files import STANDARD_INPUT
 from metricfit.tabular.doctor.examination import Examination, examine_table
-from metricfit.tabular.doctor.finding import SEVERITIES
+from metricfit.tabular.doctor.finding import SEVERITIES, Finding
 
 #: Columns of characters of the printed findings.
 WIDTH = 80
+
+
+class Result(TypedDict):
+    """What ``doctor --json`` prints.
+
+    Attributes:
+        table: The table to train on.
+        further: The tables that were compared with it.
+        rows: Number of rows.
+        columns: Number of columns to learn from.
+        classes: Number of rows of each class, by its label.
+        positive: The positive class of two; null for several classes.
+        findings: What looks wrong, the most serious first; [the page of doctor](doctor.md) lists the kinds.
+    """
+
+    table: str
+    further: list[str]
+    rows: int
+    columns: int
+    classes: dict[str, int]
+    positive: Any
+    findings: list[Finding]
 
 
 def run(options: Doctor) -> None:
@@ -50,7 +72,7 @@ def run(options: Doctor) -> None:
         pos_label=None if positive is None else choose_positive_label(table[options.target].dropna(), positive),
         name=name,
     )
-    result = {"table": name, "further": [other for other, _ in further]} | examination.to_dict()
+    result = {"table": name, "further": [other for other, _ in further], **vars(examination)}
     print_result(result, options.as_json, _lines(examination, name))
 
 

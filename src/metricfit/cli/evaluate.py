@@ -16,9 +16,11 @@ from metricfit.cli.terminal import UserError, command_line, print_message, print
 from metricfit.data.columns import quote_label
 from metricfit.report import formatting
 from metricfit.report.evaluation_page import write_evaluation_page
-from metricfit.report.evaluation_result import evaluation_result
+from metricfit.report.evaluation_result import EvaluationResult, evaluation_result
 from metricfit.tabular import MetricClassifier
 
+#: What ``evaluate --json`` prints.
+Result = EvaluationResult
 MAX_COLUMNS = 12  # classes side by side on a terminal
 
 

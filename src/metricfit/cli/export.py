@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from metricfit.cli.command_rows import name_data, read_data, title_data
 from metricfit.cli.options import Export
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import load_any_model, model_columns
 from metricfit.cli.terminal import UserError, print_result, status
-from metricfit.export.onnx import export_onnx
+from metricfit.export.onnx import OnnxExport, export_onnx
 from metricfit.tabular import TunedDecisionClassifier
+
+
+@dataclass(frozen=True)
+class Result(OnnxExport):
+    """What ``export --json`` prints.
+
+    Attributes:
+        different_labels: The number of rows with another label.
+    """
+
+    different_labels: int
 
 
 def run(options: Export) -> None:

@@ -11,9 +11,8 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-import pandas as pd
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -40,12 +39,13 @@ from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.report import formatting
 from metricfit.report.findings import better_without_model
-from metricfit.report.model_decisions import metric_label
 from metricfit.report.model_page import write_model_page
 from metricfit.runs.executor import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
-from metricfit.tabular.facts import model_facts
+from metricfit.tabular.doctor.finding import Finding
+from metricfit.tabular.ensemble import ModelRow
+from metricfit.tabular.facts import Ends, ModelFacts, RequirementFact, model_facts
 from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
 from metricfit.tabular.insight.judged_rows import held_out_counts
@@ -58,6 +58,59 @@ GRAPH = "model.onnx"
 CHECKED_ROWS = 50_000
 #: The ``--backend`` of threads in this process.
 THREADS = "threads"
+
+
+class Result(TypedDict):
+    """What ``fit --json`` prints.
+
+    Attributes:
+        metric: Name of the metric.
+        value: The metric, estimated for new rows: out of fold, corrected for having been chosen there.
+        value_interval: 95 % interval of the value.
+        out_of_fold: The metric on held-out rows, before the correction.
+        threshold: The probability of the positive class from which rows are called positive; null for several classes.
+        threshold_interval: 95 % interval of the threshold.
+        refer_region: The probabilities between which rows are referred to a person.
+        referred_share: The share of the held-out rows that are referred.
+        models: The families of models.
+        model: The folder of the model.
+        report: The file of the report.
+        positive: The positive class of two; null for several classes.
+        classes: Number of rows of each class, by its label.
+        requirements_met: Whether all requirements are met; true if there are none.
+        confidence: The probability for which the requirements are certified; null for none.
+        certificate: What the confidence says about new rows: "guaranteed", or "certified on cross-validated scores
+            (approximate)"; null without a confidence.
+        requirements: What is known about each requirement, by its text.
+        periods: With `--time`, the metric on the held-out rows by period, the earliest first; otherwise empty.
+        fall: A sentence if the last period is clearly worse than all held-out rows.
+        interrupted: Families that Ctrl-C left out.
+        findings: What looks wrong, the most serious first; [the page of doctor](doctor.md) lists the kinds.
+        onnx: What was exported, as `export --json` has it; null without `--onnx`.
+    """
+
+    metric: str
+    value: float
+    value_interval: Ends | None
+    out_of_fold: float
+    threshold: float | None
+    threshold_interval: Ends | None
+    refer_region: Ends | None
+    referred_share: float | None
+    models: list[ModelRow]
+    model: str
+    report: str
+    positive: Any
+    classes: dict[str, int]
+    requirements_met: bool
+    confidence: float | None
+    certificate: str | None
+    requirements: dict[str, RequirementFact]
+    periods: list[Period]
+    fall: str | None
+    interrupted: list[str]
+    findings: tuple[Finding, ...]
+    onnx: dict[str, Any] | None
 
 
 def run(options: Fit) -> None:
@@ -122,27 +175,42 @@ def _run(options: Fit) -> None:
                 times=rows.times,
             )
             exported = export_fitted(model, X, unfinished, out) if options.onnx else None
-    periods = values_by_period(model, rows.times)
-    fall = describe_fall(periods, model.decision_.evidence.value, get_metric(model.metric))
-    result = _result(model, y.value_counts(), out) | {
-        "periods": [period.to_dict() for period in periods],
-        "fall": fall,
-        "interrupted": display.interrupted,
-        "findings": [finding.to_dict() for finding in rows.findings],
-        "onnx": None if exported is None else exported.to_dict(),
-    }
-    lines = _lines(model, y.value_counts(), out)
+    periods, facts, counts = values_by_period(model, rows.times), model_facts(model), y.value_counts()
+    fall = describe_fall(periods, facts.held_out_value, get_metric(model.metric))
+    result = Result(
+        metric=facts.metric,
+        value=facts.value,
+        value_interval=facts.value_interval,
+        out_of_fold=facts.held_out_value,
+        threshold=facts.threshold,
+        threshold_interval=facts.threshold_interval,
+        refer_region=facts.refer_region,
+        referred_share=facts.referred_share,
+        models=list(facts.families),
+        model=str(out / "model"),
+        report=str(out / "report.html"),
+        positive=facts.positive,
+        classes={str(label): int(rows) for label, rows in counts.items()},
+        requirements_met=facts.requirements_met,
+        confidence=facts.confidence,
+        certificate=facts.certificate,
+        requirements={each.text: each for each in facts.requirements},
+        periods=periods,
+        fall=fall,
+        interrupted=display.interrupted,
+        findings=rows.findings,
+        onnx=None if exported is None else exported.to_dict(),
+    )
+    lines = [describe_classes(counts, facts.positive), *_lines(model, facts)]
     if periods:
-        lines[-2:-2] = [
-            _table_of_periods(periods, metric_label(model)),
-            *([] if fall is None else [f"Warning: {fall}"]),
-        ]
+        lines += [_table_of_periods(periods, facts.label), *([] if fall is None else [f"Warning: {fall}"])]
+    lines += [f"Model: {result['model']}", f"Report: {result['report']}"]
     print_result(result, options.as_json, lines if exported is None else [*lines, *str(exported).splitlines()])
-    if not model.requirements_met_:
+    if not facts.requirements_met:
         print_message(
-            f"The requirements are not met: {model.decision_.evidence.not_reachable}. The model is kept and decides "
-            "as near to them as it can. To choose again without training, in Python: "
-            f"MetricClassifier.load({str(out / 'model')!r}).rethreshold(subject_to='...')."
+            f"The requirements are not met: {facts.not_reachable}. The model is kept and decides as near to them as it "
+            "can. To choose again without training, in Python: "
+            f"MetricClassifier.load({result['model']!r}).rethreshold(subject_to='...')."
         )
     if display.interrupted:
         print_message(
@@ -150,7 +218,7 @@ def _run(options: Fit) -> None:
             f"folder: {_command_with(out, next_free(out))}"
         )
         raise typer.Exit(INTERRUPTED)
-    if not model.requirements_met_ or (options.onnx and exported is None):
+    if not facts.requirements_met or (options.onnx and exported is None):
         raise typer.Exit(NOT_MET)
 
 
@@ -171,66 +239,35 @@ def _families_named(models: str) -> str | list[str]:
     return list(dict.fromkeys(names))
 
 
-def _result(model: MetricClassifier, counts: pd.Series, out: Path) -> dict[str, Any]:
-    """Return the facts about the model, for ``--json``."""
-    return {
-        "metric": get_metric(model.metric).name,
-        "value": model.value_,
-        "value_interval": model.value_interval_,
-        "out_of_fold": model.decision_.evidence.value,
-        "threshold": model.threshold_,
-        "threshold_interval": model.threshold_interval_,
-        "refer_region": model.refer_region_,
-        "referred_share": model.referred_share_,
-        "models": [vars(row) for row in model.models_],
-        "model": str(out / "model"),
-        "report": str(out / "report.html"),
-        "positive": model.pos_label_,
-        "classes": {str(label): int(rows) for label, rows in counts.items()},
-        "requirements_met": model.requirements_met_,
-        "confidence": model.confidence_,
-        "certificate": model.certificate_,
-        "requirements": {text: result._asdict() for text, result in model.requirements_.items()},
-    }
-
-
-def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | Table]:
-    """Write the same facts as text: the classes, the families, the value, the threshold and the requirements."""
-    facts = model_facts(model)
-    lines: list[str | Table] = [describe_classes(counts, model.pos_label_), _table_of_models(model)]
-    lines += [f"{row.name} was {row.sample}." for row in model.models_ if row.sample is not None]
-    lines += [f"{row.name} is left out: {row.left_out}." for row in model.models_ if row.left_out is not None]
-    if get_metric(model.metric).needs_matrix:
-        order = ", ".join(map(quote_label, model.classes_[model._order].tolist()))
-        lines.append(f"Order of the classes in {get_metric(model.metric).base_name}: {order}.")
-    lines.append(
-        f"{metric_label(model)} {model.value_:.3f}{_interval(model.value_interval_)}, estimated for new rows: "
-        f"{facts.basis}."
-    )
-    warned = better_without_model(model, held_out_counts(model), model.decision_.evidence.value)
-    lines += [f"Warning: {sentence}" for sentence in warned]
-    if model.threshold_ is not None:
-        lines.append(f"Threshold {formatting.threshold(model.threshold_)}{_interval(model.threshold_interval_)}.")
-    elif get_metric(model.metric).columns:
-        lines.append("Every row has a threshold of its own, by its costs.")
-    if model.refer_region_ is not None:
-        low, high = model.refer_region_
-        lines.append(
-            f"Probabilities from {low:.4g} to {high:.4g} are referred to a person: "
-            f"{100 * model.referred_share_:.3g} % of the held-out rows, which the value leaves out."
-        )
-    lines += [f"Requirement {each.text}: {each.description}." for each in facts.requirements]
-    return [*lines, f"Model: {out / 'model'}", f"Report: {out / 'report.html'}"]
-
-
-def _table_of_models(model: MetricClassifier) -> Table:
-    """Make the table of the families that were fitted, in the order of their weights."""
-    table = Table("model", f"{metric_label(model)} out of fold", "weight", "seconds")
-    for row in model.models_:
+def _lines(model: MetricClassifier, facts: ModelFacts) -> list[str | Table]:
+    """Write what there is to say about the model as text: families, value, decision and requirements."""
+    table = Table("model", f"{facts.label} out of fold", "weight", "seconds")
+    for row in facts.families:
         if row.left_out is None:
             weight = f"{row.weight:.2f}" if row.weight > 0 else "not used"
             table.add_row(escape(row.name), f"{row.value:.3f}", weight, f"{row.seconds:.1f}")
-    return table
+    lines: list[str | Table] = [table]
+    lines += [f"{row.name} was {row.sample}." for row in facts.families if row.sample is not None]
+    lines += [f"{row.name} is left out: {row.left_out}." for row in facts.families if row.left_out is not None]
+    metric = get_metric(model.metric)
+    if metric.needs_matrix:
+        order = ", ".join(quote_label(each.name) for each in facts.classes)
+        lines.append(f"Order of the classes in {metric.base_name}: {order}.")
+    interval = _interval(facts.value_interval)
+    lines.append(f"{facts.label} {facts.value:.3f}{interval}, estimated for new rows: {facts.basis}.")
+    warned = better_without_model(model, held_out_counts(model), facts.held_out_value)
+    lines += [f"Warning: {sentence}" for sentence in warned]
+    if facts.threshold is not None:
+        lines.append(f"Threshold {formatting.threshold(facts.threshold)}{_interval(facts.threshold_interval)}.")
+    elif metric.columns:
+        lines.append("Every row has a threshold of its own, by its costs.")
+    if facts.refer_region is not None:
+        low, high = facts.refer_region
+        lines.append(
+            f"Probabilities from {low:.4g} to {high:.4g} are referred to a person: "
+            f"{100 * facts.referred_share:.3g} % of the held-out rows, which the value leaves out."
+        )
+    return [*lines, *(f"Requirement {each.text}: {each.description}." for each in facts.requirements)]
 
 
 def _table_of_periods(periods: Sequence[Period], label: str) -> Table:

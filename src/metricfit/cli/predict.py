@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,26 @@ from metricfit.tabular.scored_rows import ScoredRows
 
 #: The columns of the labels, and of the rows that are referred to a person.
 PREDICTED, WAS_REFERRED = "predicted", "referred"
+
+
+class Result(TypedDict):
+    """What ``predict --json`` prints.
+
+    Attributes:
+        rows: Number of rows.
+        file: The file of the predictions.
+        predicted: Number of rows that are called each class.
+        new_categories: Number of rows with a category that the training rows did not have, by column.
+        threshold: The probability of the positive class from which rows are called positive; null for several classes.
+        referred: Rows that are referred to a person; null if the model refers none.
+    """
+
+    rows: int
+    file: str
+    predicted: dict[str, int]
+    new_categories: dict[str, int]
+    threshold: float | None
+    referred: int | None
 
 
 def run(options: Predict) -> None:
@@ -48,14 +68,14 @@ def run(options: Predict) -> None:
                 counts.update({str(label): int(count) for label, count in called.items()})
                 rows += len(batch.scored)
                 unseen.update(batch.scored.unseen)
-    result: dict[str, Any] = {
-        "rows": rows,
-        "file": str(out),
-        "predicted": {str(label): counts[str(label)] for label in classifier.classes_},
-        "new_categories": dict(unseen),
-        "threshold": classifier.threshold_ if threshold is None else threshold,
-        "referred": counts[str(classifier.refer_label_)] if _refers(classifier, threshold) else None,
-    }
+    result = Result(
+        rows=rows,
+        file=str(out),
+        predicted={str(label): counts[str(label)] for label in classifier.classes_},
+        new_categories=dict(unseen),
+        threshold=classifier.threshold_ if threshold is None else threshold,
+        referred=counts[str(classifier.refer_label_)] if _refers(classifier, threshold) else None,
+    )
     print_result(result, options.as_json, _lines(result, classifier))
 
 
@@ -98,7 +118,7 @@ def _probability_name(label: Any) -> str:
     return f"probability of {label}"
 
 
-def _lines(result: dict[str, Any], model: MetricClassifier) -> list[str]:
+def _lines(result: Result, model: MetricClassifier) -> list[str]:
     called = [f"{result['predicted'][str(label)]:,} {quote_label(label)}" for label in model.classes_.tolist()]
     listed = ", ".join(called[:20]) + (f" and {len(called) - 20} more classes" if len(called) > 20 else "")
     referred = "" if result["referred"] is None else f", {result['referred']:,} referred to a person"

@@ -44,7 +44,7 @@ def command_line() -> str:
     return shlex.join(["metricfit", *sys.argv[1:]])
 
 
-def print_result(result: Mapping[str, Any], as_json: bool, lines: Sequence[str | Table]) -> None:
+def print_result(result: Mapping[str, object], as_json: bool, lines: Sequence[str | Table]) -> None:
     """Print a command's result, either as one line of strict JSON or as lines of text and tables."""
     if as_json:
         versioned = {"schema_version": SCHEMA_VERSION} | to_json_value(result)

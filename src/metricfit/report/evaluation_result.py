@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,13 @@ from scipy.stats import norm
 from metricfit.core.counts import Counts
 from metricfit.metrics import curves, get_metric
 from metricfit.metrics.presence import is_undefined
-from metricfit.report.findings import better_without_model, compare_with_training, judged_requirements, requirements_on
+from metricfit.report.findings import (
+    TrainingComparison,
+    better_without_model,
+    compare_with_training,
+    judged_requirements,
+    requirements_on,
+)
 from metricfit.report.model_decisions import (
     class_labels,
     class_numbers,
@@ -39,11 +45,11 @@ Z = float(norm.isf(0.025))
 
 
 class Measured(NamedTuple):
-    """A value with its 95 % interval; None where the rows do not say.
+    """A value with its 95 % interval.
 
     Attributes:
-        value: The value.
-        interval: Its interval.
+        value: The value; None if the rows do not say.
+        interval: Its 95 % interval; None if it is not known.
     """
 
     value: float | None
@@ -120,6 +126,83 @@ def _auroc_interval(scores: NDArray[np.float64], labels: NDArray[np.int64], valu
 def _extreme(value: float, trials: int) -> Pair:
     width = Z * Z / (trials + Z * Z)
     return (1 - width, 1.0) if value >= 1 else (0.0, width)
+
+
+class RequirementOnRows(TypedDict):
+    """Whether a requirement held on some rows.
+
+    Attributes:
+        value: The value on these rows.
+        interval: Its 95 % interval.
+        held: Whether it held.
+    """
+
+    value: float
+    interval: Pair | None
+    held: bool
+
+
+class ClassOnRows(TypedDict):
+    """The decisions about one of several classes.
+
+    Attributes:
+        rows: Rows of the class.
+        predicted: Rows that are called the class.
+        metrics: Metrics of the class against the others.
+    """
+
+    rows: int
+    predicted: int
+    metrics: dict[str, Measured]
+
+
+class EvaluationResult(TypedDict):
+    """What ``evaluate --json`` prints.
+
+    Attributes:
+        rows: Number of rows.
+        metric: Name of the model's metric, with its average if there are several classes.
+        value: The metric on these rows; null where it is 0/0, as recall is without positives.
+        value_interval: 95 % interval of the value.
+        training: The same metric at training time.
+        threshold: The probability of the positive class from which rows are called positive; null for several classes.
+        positive: The positive class of two; null for several classes.
+        negative: The other class of two.
+        tp: True positives; null for several classes.
+        fp: False positives.
+        fn: False negatives.
+        tn: True negatives.
+        referred: Rows that are referred to a person; null if the model refers none.
+        requirements: Whether each requirement held on these rows, by its text.
+        better_without_model: A sentence if flagging nobody or everybody, or always the largest class, has a better
+            value here.
+        metrics: Every metric with its interval, the model's first.
+        ranking_rows: Rows of auroc and average_precision: all of them, or a sample of 2 million.
+        classes: The classes by their labels; null for two classes.
+        confusion: For each true class, the number of its rows called each class.
+        report: The file of the report; null without `--report`.
+    """
+
+    rows: int
+    metric: str
+    value: float | None
+    value_interval: Pair | None
+    training: TrainingComparison
+    threshold: float | None
+    positive: Any
+    negative: Any
+    tp: int | None
+    fp: int | None
+    fn: int | None
+    tn: int | None
+    referred: int | None
+    requirements: dict[str, RequirementOnRows]
+    better_without_model: str | None
+    metrics: dict[str, Measured]
+    ranking_rows: int
+    classes: dict[str, ClassOnRows] | None
+    confusion: dict[str, dict[str, int]] | None
+    report: str | None
 
 
 #: Metrics of each class, beside the model's.
