@@ -8,7 +8,7 @@ from page import BLUE, GREY, ORANGE, RED, plt, save
 from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer
 
-from metricfit.tabular.doctor.leaks import LEVEL, PERFECT, SURELY, column_aucs
+from metricfit.tabular.doctor.column_checks import LEVEL, PERFECT, SURELY, column_aucs
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ import pytest
 from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score
 
-from metricfit.tabular.doctor import leaks
-from metricfit.tabular.doctor.leaks import check_leaks, column_aucs
+from metricfit.tabular.doctor import column_checks as leaks
+from metricfit.tabular.doctor.column_checks import check_leaks, column_aucs
 
 rng = np.random.default_rng(0)
 

@@ -185,7 +185,7 @@ def test_times_out_of_order_overlapping_or_wrong():
     assert "holds '01/02/2024'" in kinds(spoil(day="01/02/2024"), time="day")["time"].message
     assert "is missing in 3 of 400" in kinds(spoil(day=days.where(days.index > 2)), time="day")["time"].message
     assert "is missing in 400 of 400" in kinds(spoil(day=None), time="day")["time"].message
-    assert "All rows have one 'day'" in kinds(spoil(day=days[0]), time="day")["time"].message
+    assert "All rows have one value of 'day'" in kinds(spoil(day=days[0]), time="day")["time"].message
     test = sound(100).assign(day=pd.date_range("2025-01-15", periods=100))
     overlap = kinds(spoil(day=days), time="day", further={"later": test})["time"]
     assert overlap.severity == "serious"
