@@ -66,8 +66,8 @@ def logits_of(name: str, split: int, network: Network, folder: Path, metric: str
     except ValueError:  # too few rows differ to keep copies together
         splits = folds(x, y, FOLDS, seed=split, keep_duplicates_together=False)
     start, processor = time.perf_counter(), time.process_time()
-    family = NetworkFamily(network, get_metric(metric)).prepare(table)
-    models = family.fit_folds(table, splits, seed=split, jobs=1, deadline=Deadline())
+    family = NetworkFamily(network, get_metric(metric))
+    models = family.fit_folds(table, splits, seed=split, deadline=Deadline())
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
     out_of_fold = np.full(len(y), np.nan)
     for model, (_, held_out) in zip(models, splits, strict=True):

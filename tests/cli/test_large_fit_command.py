@@ -12,7 +12,7 @@ from metricfit.cli.app import app
 from metricfit.cli.command_rows import read_compared_rows, sample_of_groups
 from metricfit.cli.options import TableOptions
 from metricfit.data import reading
-from metricfit.tabular import large_families, large_rows
+from metricfit.tabular import large_rows
 
 
 def call(*arguments):
@@ -22,7 +22,7 @@ def call(*arguments):
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     monkeypatch.setattr(large_rows, "LARGE_ROWS", 400)
-    monkeypatch.setattr(large_families, "SAMPLE_ROWS", 200)
+    monkeypatch.setattr(large_rows, "FITTED_ROWS", 200)
     r = np.random.default_rng(0)
     frame = pd.DataFrame({"a": r.normal(size=600), "b": r.choice(["x", "y"], 600), "who": np.arange(600) // 3})
     frame["late"] = np.where(frame["a"] + 0.5 * r.normal(size=600) > 0.7, "yes", "no")

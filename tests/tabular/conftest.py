@@ -100,7 +100,7 @@ def fit_every_family():
         ]
         members = []
         for place, family in enumerate(families):
-            fitted = family.prepare(rows).fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline())
+            fitted = family.prepare(rows).fit_folds(rows, splits, seed=0, deadline=Deadline())
             models = choose_candidates(fitted)
             calibration = Calibration(1.0 + place / 10, torch.full((rows.outputs,), place / 100).double())
             members.append(EnsembleMember(f"{place}", family.combine(models), calibration, 1 / len(families)))

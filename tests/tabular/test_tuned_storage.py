@@ -21,8 +21,8 @@ from sklearn.preprocessing import StandardScaler
 from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.core.counts import Counts
 from metricfit.errors import ModelFileError
+from metricfit.tabular.families.family import MissingArgumentError
 from metricfit.tabular.families.skops_files import UntrustedTypeError
-from metricfit.tabular.families.states import MissingArgumentError
 
 
 @pytest.fixture(scope="module")

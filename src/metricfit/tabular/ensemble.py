@@ -16,7 +16,7 @@ from metricfit.decide.costs import RowCosts
 from metricfit.decide.held_out import Refit
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.tabular.families.family import Features, FittedModel, Integers, ModelOfFolds
+from metricfit.tabular.families.family import Features, FittedModel, Integers
 from metricfit.tabular.out_of_fold import FamilyResult, LeftOut
 from metricfit.tabular.selection import Selection
 
@@ -93,8 +93,7 @@ class Ensemble:
     @property
     def folds(self) -> int:
         """The number of folds whose models are still known; 1 if all families keep the mean of the folds alone."""
-        models = [member.model for member in self.members]
-        return max((model.folds for model in models if isinstance(model, ModelOfFolds)), default=1)
+        return max(member.model.folds for member in self.members)
 
     def logits_of_folds(self, features: Features, folds: Integers) -> Tensor:
         """Return calibrated logits, of each row by the models of one fold.
@@ -121,8 +120,8 @@ class Ensemble:
         known = fold_models or {}
 
         def of_fold(member: EnsembleMember, fold: int) -> EnsembleMember:
-            model = known[member.name][fold] if member.name in known else _of_fold(member.model, fold)
-            return replace(member, model=model)
+            model = member.model.of_fold(fold) if fold < member.model.folds else member.model
+            return replace(member, model=known[member.name][fold] if member.name in known else model)
 
         return tuple(
             replace(self, members=tuple(of_fold(member, fold) for member in self.members)) for fold in range(folds)
@@ -136,10 +135,6 @@ def logits_by_fold(ensembles: Sequence[Ensemble], features: Features, folds: Int
         rows = np.flatnonzero(folds == fold)
         logits[rows] = ensembles[fold].logits(features.take(rows))
     return logits
-
-
-def _of_fold(model: FittedModel, fold: int) -> FittedModel:
-    return model.of_fold(fold) if isinstance(model, ModelOfFolds) and fold < model.folds else model
 
 
 @dataclass(frozen=True)

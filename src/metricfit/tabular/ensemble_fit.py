@@ -82,9 +82,9 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     deadline, jobs = Deadline.after(model.time_budget, watcher.stop), threads_of(model.n_jobs)
     is_large = isinstance(rows.features, CompactFeatures)
     if isinstance(rows.features, CompactFeatures):
-        from metricfit.tabular.large_families import families_of_large_table  # needs LightGBM
+        from metricfit.tabular.families.large_boosting import families_of_large_table  # needs LightGBM
 
-        families = families_of_large_table(families, rows.features, jobs, deadline)
+        families, jobs = families_of_large_table(families, rows.features, jobs, deadline), 1
         if runs_on_cluster():
             log.warning("a table of this size is not sent to a cluster: its models are fitted in this process")
     elif runs_on_cluster():
@@ -110,7 +110,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         out_of_fold.refit(metric, model.average, requirements) if rows.classes == 2 and not is_large else None,
         _history(results),
         _places(splits, prepared),
-        {result.name: result.fold_models for result in results if result.fold_models and result.name in used},
+        {result.name: result.fold_models for result in results if result.name in used},
         training_share,
     )
 

@@ -152,48 +152,35 @@ class FitTracker:
     def begin(self) -> None:
         """Report that the next family begins."""
         self.number, self.start = self.number + 1, time.monotonic()
-        self.fold(0)
+        self.report(0)
 
-    def fold(self, done: int) -> None:
-        """Report how many folds of the family are fitted."""
-        self._report(done)
+    def report(self, done: int, *, logits: Floats | None = None, left_out: str | None = None) -> FitProgress:
+        """Report how far the family is.
 
-    def end(self, logits: Floats) -> FitProgress:
-        """Report that the family has ended, with its out-of-fold logits."""
-        self.finished.append((self.families[self.number - 1], time.monotonic() - self.start))
-        value = None if self.value_of is None else self.value_of(logits)
-        if value is not None:
-            self.best = value if self.best is None else self.better(self.best, value)
-        return self._report(self.folds, ended=True, value=value)
-
-    def leave_out(self, reason: str) -> FitProgress:
-        """Report that the family was left out."""
-        return self._report(0, ended=True, left_out=reason)
-
-    def _report(
-        self, done: int, *, ended: bool = False, value: float | None = None, left_out: str | None = None
-    ) -> FitProgress:
-        family, seconds = self.families[self.number - 1], time.monotonic() - self.start
-        to_come = self.families[self.number - (not ended) :]
-        known, left = list(self.finished), 0.0
-        if done and not ended:
+        Args:
+            done: The folds that are fitted.
+            logits: The out-of-fold logits of a family that has ended.
+            left_out: Why the family was left out.
+        """
+        family, seconds, value = self.families[self.number - 1], time.monotonic() - self.start, None
+        ended, to_come, left = logits is not None or left_out is not None, self.families[self.number :], 0.0
+        known = list(self.finished)
+        if logits is not None:
+            self.finished.append((family, seconds))
+            known = list(self.finished)
+            value = None if self.value_of is None else self.value_of(logits)
+            if value is not None:
+                self.best = value if self.best is None else self.better(self.best, value)
+        elif done:
             whole = seconds * self.folds / done
-            left, to_come = whole - seconds, to_come[1:]
+            left = whole - seconds
             known.append((family, whole))
+        elif not ended:
+            to_come = [family, *to_come]
         estimate = estimate_seconds(known, to_come)
-        progress = FitProgress(
-            family,
-            self.number,
-            len(self.families),
-            done,
-            self.folds,
-            ended,
-            seconds,
-            value,
-            self.best,
-            None if estimate is None else max(0.0, min(left + estimate, self.deadline.seconds_left)),
-            left_out,
-        )
+        seconds_left = None if estimate is None else max(0.0, min(left + estimate, self.deadline.seconds_left))
+        place = (self.number, len(self.families), done, self.folds)
+        progress = FitProgress(family, *place, ended, seconds, value, self.best, seconds_left, left_out)
         self.watcher.report(progress)
         return progress
 
@@ -216,9 +203,7 @@ def estimate_seconds(known: Sequence[tuple[str, float]], families: Sequence[str]
         return 0.0
     if not known:
         return None
-    unit = sum(seconds for _, seconds in known) / sum(_cost(family) for family, _ in known)
-    return unit * sum(_cost(family) for family in families)
-
-
-def _cost(family: str) -> float:
-    return RELATIVE_SECONDS.get(family, 1.0)
+    costs = [
+        sum(RELATIVE_SECONDS.get(name, 1.0) for name in names) for names in (families, [name for name, _ in known])
+    ]
+    return sum(seconds for _, seconds in known) * costs[0] / costs[1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from scipy.sparse import issparse
 from metricfit.data.reading import ParquetTable
 from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.encoding.columns import Category, Column, NotANumber, Number, Text, distinct_texts
-from metricfit.tabular.encoding.encoder import ColumnScaling, TableEncoder, put_columns
-from metricfit.tabular.families.family import Features, Integers
+from metricfit.tabular.encoding.encoder import Scaling, TableEncoder, check_finite, column_scaling, put_columns
+from metricfit.tabular.families.family import Features, Integers, Splits, TrainingRows, take_rows
 
 log = logging.getLogger("metricfit.tabular")
 
@@ -40,6 +40,8 @@ FEW_WORDS = 1000
 PART_ROWS = 2**16
 #: Rows that a thread encodes at a time, few enough for its cache.
 ROWS_PER_THREAD = 4096
+#: Rows that families other than boosted trees are fitted on, and held-out rows that they choose their settings on.
+FITTED_ROWS, JUDGING_ROWS = 250_000, 50_000
 #: Rows that are held out, their largest share, and the rows of the rarest class among them if the share allows it.
 HELD_OUT_ROWS, LARGEST_SHARE, HELD_OUT_OF_RAREST = 400_000, 0.2, 2000
 
@@ -116,55 +118,30 @@ def _new_words(column: pd.Series, known: set[Any]) -> Integers:
 
 
 @dataclass(frozen=True)
-class NumberBlock:
-    """Encoded columns as they are, NaN where an entry is missing.
+class Block:
+    """Encoded columns of some columns of the table.
 
     Attributes:
-        values: The numbers ``(n, k)``.
         places: Where the columns lie among the encoded ones.
-        flags: For each column, where the column lies that says whether its entry is missing; -1 if there is none.
+        numbers: The encoded columns: one row per row of the table, or per distinct entry.
+        codes: The number of each row's entry, if ``numbers`` has the distinct entries.
     """
 
-    values: NDArray[np.float32]
     places: Integers
-    flags: Integers
-
-    def put(self, out: NDArray[np.float32], rows: Any) -> None:
-        """Write the columns of these rows."""
-        values = np.array(self.values[rows])
-        missing = np.isnan(values)
-        values[missing] = 0
-        put_columns(out, self.places, values)
-        flagged = np.flatnonzero(self.flags >= 0)
-        put_columns(out, self.flags[flagged], missing[:, flagged])
-
-    def entry_keys(self) -> Iterator[NDArray[np.uint64]]:
-        """Return numbers of 64 bits, equal where entries are equal, one array per column."""
-        for column in self.values.T:
-            yield (column + np.float32(0)).view(np.uint32).astype(np.uint64)  # one zero
-
-
-@dataclass(frozen=True)
-class CodeBlock:
-    """Encoded columns that have one row of numbers for each distinct entry.
-
-    Attributes:
-        codes: The number of each row's entry.
-        numbers: The encoded columns of each distinct entry.
-        places: Where the columns lie among the encoded ones.
-    """
-
-    codes: NDArray[np.unsignedinteger[Any]]
     numbers: NDArray[np.float32]
-    places: Integers
+    codes: NDArray[np.unsignedinteger[Any]] | None = None
 
     def put(self, out: NDArray[np.float32], rows: Any) -> None:
         """Write the columns of these rows."""
-        put_columns(out, self.places, self.numbers[self.codes[rows]])
+        put_columns(out, self.places, self.numbers[rows if self.codes is None else self.codes[rows]])
 
     def entry_keys(self) -> Iterator[NDArray[np.uint64]]:
-        """Return numbers of 64 bits, equal where entries are equal."""
-        yield self.codes.astype(np.uint64)
+        """Return numbers of 64 bits, equal where entries are equal: one array per column, or one for all codes."""
+        if self.codes is not None:
+            yield self.codes.astype(np.uint64)
+            return
+        for column in self.numbers.T:
+            yield (column + np.float32(0)).view(np.uint32).astype(np.uint64)  # one zero
 
 
 @dataclass(frozen=True)
@@ -178,7 +155,7 @@ class CompactFeatures:
         table: The table as the user passed it, if it is in memory.
     """
 
-    blocks: Sequence[NumberBlock | CodeBlock]
+    blocks: Sequence[Block]
     width: int
     rows: int
     table: Any = None
@@ -211,10 +188,7 @@ class CompactFeatures:
 
     def take(self, index: Integers) -> Features:
         """Return these rows, encoded."""
-        table = self.table
-        if table is not None:
-            table = table.iloc[index] if hasattr(table, "iloc") else table[index]
-        return Features(self.encode(index), table)
+        return Features(self.encode(index), take_rows(self.table, index))
 
     def parts(self, index: Integers) -> list[Integers]:
         """Return the row numbers in parts that are encoded at a time."""
@@ -265,113 +239,88 @@ def encode_large_table(table: Any) -> tuple[TableEncoder, CompactFeatures]:
     encoder, source = TableEncoder(), RowSource(table)
     sample = source.sample(SAMPLE_ROWS, FEW_WORDS)
     encoder.fit(sample if source.has_names else sample.to_numpy(dtype=np.float64))
-    numbers, codes = _builders_of(encoder, sample, len(source))
-    values = np.empty((len(source), sum(builder.width for builder in numbers)), dtype=np.float32)
+    parts = _column_parts(encoder, sample)
+    numbers = [part for part in parts if not part.is_coded]
+    values = np.empty((len(source), sum(len(part.places) for part in numbers)), dtype=np.float32)
+    codes = {part.at: np.empty(len(source), dtype=np.uint32) for part in parts if part.is_coded}
     first = 0
     for frame in source.batches():
         rows = slice(first, first + len(frame))
-        try:
-            start = 0
-            for builder in numbers:
-                values[rows, start : start + builder.width] = builder.encoded(frame)
-                start += builder.width
-            for words in codes:
-                words.add(frame, rows)
-        except NotANumber:
-            raise InvalidValueError(_describe_unreadable(numbers, frame, first)) from None
+        start = 0
+        for part in numbers:
+            values[rows, start : start + len(part.places)] = part.encoded(frame, first)
+            start += len(part.places)
+        for part in parts:
+            if part.is_coded:
+                codes[part.at][rows] = part.codes(frame)
         first = rows.stop
-    blocks: list[NumberBlock | CodeBlock] = [words.block() for words in codes]
+    blocks = [part.block(codes.pop(part.at)) for part in parts if part.is_coded]
     if numbers:
-        places = np.concatenate([builder.places for builder in numbers])
-        blocks.append(NumberBlock(values, places, np.concatenate([builder.flags for builder in numbers])))
+        blocks.append(Block(np.concatenate([part.places for part in numbers]), values))
     in_memory = None if isinstance(table, ParquetTable) else table
     return encoder, CompactFeatures(blocks, encoder.scaling.width, len(source), in_memory)
 
 
-def _describe_unreadable(builders: Sequence[_NumberBuilder], frame: pd.DataFrame, first: int) -> str:
-    """Say which entry of a column of numbers is no number."""
-    for builder in builders:
-        column = frame.iloc[:, builder.at]
-        for row in range(len(column)):
-            try:
-                builder.column.transform(column.iloc[row : row + 1])
-            except NotANumber as error:
-                return (
-                    f"row {first + row + 1} of the table: the column {quote(column.name)} holds numbers in a sample of "
-                    f"the rows, and {error} here. Write all entries as numbers, or leave an entry empty where it is "
-                    "not known"
-                )
-    raise AssertionError("every entry is a number")
-
-
-def _builders_of(
-    encoder: TableEncoder, sample: pd.DataFrame, rows: int
-) -> tuple[list[_NumberBuilder], list[_CodeBuilder]]:
-    """Return what encodes each column of numbers and each column of words that has something to learn from."""
-    columns: Sequence[Column | None] = encoder.columns or [Number()] * sample.shape[1]
-    numbers: list[_NumberBuilder] = []
-    codes: list[_CodeBuilder] = []
-    start = 0
-    for at, column in enumerate(columns):
+def _column_parts(encoder: TableEncoder, sample: pd.DataFrame) -> list[_ColumnPart]:
+    """Return what encodes each column that has something to learn from."""
+    parts, start = [], 0
+    for at, column in enumerate(encoder.columns or [Number()] * sample.shape[1]):
         if column is None:
             continue
         end = start + column.transform(sample.iloc[:1, at]).shape[1]
-        scale = ColumnScaling(encoder.scaling, slice(start, end))
+        scaling, places = column_scaling(encoder.scaling, slice(start, end))
         start = end
-        if not scale.scaling.width:
-            continue
-        if isinstance(column, Category) or (isinstance(column, Text) and sample.iloc[:, at].nunique() <= MOST_WORDS):
-            codes.append(_CodeBuilder(at, column, scale, rows))
-        else:
-            numbers.append(_NumberBuilder(at, column, scale))
-    return numbers, codes
+        few_words = isinstance(column, Text) and sample.iloc[:, at].nunique() <= MOST_WORDS
+        if scaling.width:
+            parts.append(_ColumnPart(at, column, scaling, places, isinstance(column, Category) or few_words))
+    return parts
 
 
-class _NumberBuilder:
-    """Encodes a column of numbers, of dates, or of text with many distinct entries."""
+@dataclass(frozen=True)
+class _ColumnPart:
+    """Encodes a column: as numbers, or as codes if few of its entries differ."""
 
-    def __init__(self, at: int, column: Column, scale: ColumnScaling) -> None:
-        self.at, self.column, self.scale = at, column, scale
-        #: A column that has one value or none is worth its flags alone.
-        self.only_flags = not scale.kept.any()
-        self.places = scale.flag_places if self.only_flags else scale.places
-        self.flags: Integers = np.full(len(self.places), -1) if self.only_flags else scale.flags
-        self.width = len(self.places)
+    at: int
+    column: Column
+    scaling: Scaling
+    places: Integers
+    is_coded: bool
+    number: dict[str | None, int] = field(default_factory=dict)
 
-    def encoded(self, frame: pd.DataFrame) -> NDArray[np.float32]:
-        """Return the encoded columns, NaN where an entry is missing."""
-        raw = self.column.transform(frame.iloc[:, self.at])
-        if np.isinf(raw).any():
-            raise InvalidValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
-        missing = np.isnan(raw)
-        if self.only_flags:
-            return missing[:, self.scale.scaling.flagged].astype(np.float32)
-        values = self.scale.scaling.transform(raw)[:, : self.width]
-        values[missing[:, self.scale.kept]] = np.nan
-        return values
+    def encoded(self, frame: pd.DataFrame, first: int) -> NDArray[np.float32]:
+        """Return the encoded columns of a batch that begins with this row of the table."""
+        entries = frame.iloc[:, self.at]
+        try:
+            numbers = self.column.transform(entries)
+        except NotANumber:
+            raise InvalidValueError(self._describe_unreadable(entries, first)) from None
+        check_finite([numbers])
+        return self.scaling.transform(numbers)
 
-
-class _CodeBuilder:
-    """Collects the codes of a column of categories or words."""
-
-    def __init__(self, at: int, column: Column, scale: ColumnScaling, rows: int) -> None:
-        self.at, self.column, self.scale = at, column, scale
-        self.number: dict[str | None, int] = {}
-        self.codes: NDArray[Any] = np.empty(rows, dtype=np.uint16)
-
-    def add(self, frame: pd.DataFrame, rows: slice) -> None:
+    def codes(self, frame: pd.DataFrame) -> NDArray[np.uint32]:
+        """Return the codes of a batch."""
         place, texts = distinct_texts(frame.iloc[:, self.at])
-        codes = np.array([self.number.setdefault(text, len(self.number)) for text in texts], dtype=np.uint32)
-        if len(self.number) > np.iinfo(self.codes.dtype).max:
-            self.codes = self.codes.astype(np.uint32)
-        self.codes[rows] = codes[place]
+        codes = [self.number.setdefault(text, len(self.number)) for text in texts]
+        return np.array(codes, dtype=np.uint32)[place]
 
-    def block(self) -> CodeBlock:
+    def block(self, codes: NDArray[np.uint32]) -> Block:
+        """Return the codes of all rows, in few bytes, with the encoded columns of each."""
         texts = pd.Series(list(self.number), dtype=object)
-        scaled = self.scale.scaling.transform(self.column.transform(texts))
-        places = np.concatenate([self.scale.places, self.scale.flag_places])
-        small = len(self.number) <= np.iinfo(np.uint8).max
-        return CodeBlock(self.codes.astype(np.uint8) if small else self.codes, scaled, places)
+        small = codes.astype(np.min_scalar_type(max(0, len(texts) - 1)))
+        return Block(self.places, self.scaling.transform(self.column.transform(texts)), small)
+
+    def _describe_unreadable(self, entries: pd.Series, first: int) -> str:
+        """Say which entry of a column of numbers is no number."""
+        for row in range(len(entries)):
+            try:
+                self.column.transform(entries.iloc[row : row + 1])
+            except NotANumber as error:
+                return (
+                    f"row {first + row + 1} of the table: the column {quote(entries.name)} holds numbers in a sample "
+                    f"of the rows, and {error} here. Write all entries as numbers, or leave an entry empty where it is "
+                    "not known"
+                )
+        raise AssertionError("every entry is a number")
 
 
 def split_large_table(
@@ -418,6 +367,20 @@ def split_large_table(
         "" if number is None else f" by each of {number} folds",
     )
     return [(np.flatnonzero(part != place), rows) for place, rows in enumerate(held_out)]
+
+
+def sample_large_table(rows: TrainingRows, splits: Splits, seed: int) -> tuple[TrainingRows, Splits]:
+    """Return a stratified sample of the rows of each fold, encoded, and the folds of these rows."""
+    drawn = [
+        (
+            stratified_sample(train, rows.y, FITTED_ROWS, seed + fold),
+            stratified_sample(held_out, rows.y, JUDGING_ROWS, seed + fold),
+        )
+        for fold, (train, held_out) in enumerate(splits)
+    ]
+    index = np.unique(np.concatenate([part for split in drawn for part in split]))
+    found = [(np.searchsorted(index, train), np.searchsorted(index, held_out)) for train, held_out in drawn]
+    return rows.take(index), found
 
 
 def stratified_sample(index: Integers, y: Integers, rows: int, seed: int) -> Integers:

@@ -21,8 +21,8 @@ from torch import Tensor
 from metricfit._files import hash_bytes, new_folder, parse_json
 from metricfit._version import __version__
 from metricfit.errors import ModelFileError, quote, shorten
+from metricfit.tabular.families.family import MissingArgumentError
 from metricfit.tabular.families.skops_files import UntrustedTypeError, check_trusted
-from metricfit.tabular.families.states import MissingArgumentError
 
 FORMAT = 2
 MODEL, ARRAYS, MANIFEST = "model.json", "arrays.safetensors", "manifest.json"

@@ -7,9 +7,12 @@ The folds of a family are fitted in threads of this process, or by the workers o
 from __future__ import annotations
 
 import logging
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +32,6 @@ from metricfit.tabular.families.family import (
     FittedModel,
     Floats,
     Integers,
-    ModelOfFolds,
     OutOfTime,
     Splits,
     TrainingRows,
@@ -37,6 +39,7 @@ from metricfit.tabular.families.family import (
     set_apart,
 )
 from metricfit.tabular.fit_progress import FitTracker, FitWatcher
+from metricfit.tabular.large_rows import CompactFeatures, sample_large_table
 
 log = logging.getLogger("metricfit.tabular")
 
@@ -59,7 +62,7 @@ class FamilyResult:
         model: The models of the folds, combined.
         logits: The logits of each row by the model that did not train on it, NaN where all did.
         seconds: The time that fitting took.
-        fold_models: The models of the folds, if the combined model does not know them.
+        fold_models: The models of the folds.
         fitted_rows: The rows that each model was fitted on, if these are a sample of a large table.
     """
 
@@ -67,7 +70,7 @@ class FamilyResult:
     model: FittedModel
     logits: Floats
     seconds: float
-    fold_models: tuple[FittedModel, ...] = ()
+    fold_models: tuple[FittedModel, ...]
     fitted_rows: int | None = None
 
 
@@ -114,29 +117,25 @@ def fit_families(
         KeyboardInterrupt: The deadline was stopped before a family was complete.
     """
     for family in families:
-        family.check(rows)
-    if tracker is None:
-        tracker = FitTracker(FitWatcher(), [family.name for family in families], len(splits), deadline)
+        family.reason_to_skip(rows)  # what cannot be fitted is reported before anything is trained
+    tracker = tracker or FitTracker(FitWatcher(), [family.name for family in families], len(splits), deadline)
     results: list[FamilyResult] = []
     left_out: list[LeftOut] = []
     for family in families:
         tracker.begin()
-        reason = family.reason_to_skip(rows)
-        level = logging.INFO
-        if reason is None:
-            limit = Deadline(deadline.at if results else None, stopped=deadline.stopped)
-            result = fit_family(
-                family, rows, splits, seed=seed, jobs=jobs, deadline=limit, last_only=last_fold_only, watch=tracker.fold
-            )
-            if isinstance(result, FamilyResult):
-                log.info("%s", tracker.end(result.logits))
-                results.append(result)
-                continue
-            reason, level = result.reason, logging.WARNING
-            if deadline.stopped.is_set() and not results:
-                raise KeyboardInterrupt
-        log.log(level, "%s", tracker.leave_out(reason))
-        left_out.append(LeftOut(family.name, reason))
+        limit = Deadline(deadline.at if results else None, stopped=deadline.stopped)
+        result = fit_family(
+            family, rows, splits, seed=seed, jobs=jobs, deadline=limit, last_only=last_fold_only, watch=tracker.report
+        )
+        if isinstance(result, FamilyResult):
+            log.info("%s", tracker.report(len(splits), logits=result.logits))
+            results.append(result)
+            continue
+        if deadline.stopped.is_set() and not results:
+            raise KeyboardInterrupt
+        level = logging.INFO if family.reason_to_skip(rows) else logging.WARNING
+        log.log(level, "%s", tracker.report(0, left_out=result.reason))
+        left_out.append(result)
     if not results:
         reasons = "; ".join(f"{family.name}: {family.reason}" for family in left_out)
         raise InvalidValueError(f"none of the models is for this table ({reasons})")
@@ -152,7 +151,7 @@ def fit_family(
     jobs: int,
     deadline: Deadline,
     last_only: bool = False,
-    watch: Callable[[int], None] = lambda folds_done: None,
+    watch: Callable[[int], object] = lambda folds_done: None,
 ) -> FamilyResult | LeftOut:
     """Fit a family on all folds, or return why it was not fitted.
 
@@ -161,7 +160,7 @@ def fit_family(
 
     Args:
         family: The family.
-        rows: The rows of the table.
+        rows: The rows of the table. Of a large table most families are fitted on a sample.
         splits: For each fold, the rows to train on and the rows that are held out.
         seed: Seed of every model.
         jobs: Number of folds that are fitted at a time, each in a thread.
@@ -178,116 +177,134 @@ def fit_family(
     if deadline.seconds_left < 0:
         return LeftOut(family.name, STOPPED if deadline.stopped.is_set() else BUDGET_USED_UP)
     start = time.monotonic()
-    family = family.prepare(rows)
     # A single fold chooses settings on some of its training rows, several on the rows that the other folds hold out.
-    fitted = splits if len(splits) > 1 else [set_apart(train, rows.y) for train, _ in splits]
-    with threadpool_limits(limits=1):  # folds are the parallel work; threads inside them would wait for each other
-        models = _fit_folds_in_time(family, rows, fitted, seed=seed, jobs=jobs, deadline=deadline, watch=watch)
-    if isinstance(models, LeftOut):
-        return models
-    return _combine_folds(family, models, rows, splits, time.monotonic() - start, last_only=last_only)
-
-
-def _combine_folds(
-    family: Family,
-    fitted: Sequence[FittedModel | Candidates],
-    rows: TrainingRows,
-    splits: Splits,
-    seconds: float,
-    *,
-    last_only: bool,
-) -> FamilyResult:
-    """Choose the settings of all folds, predict the rows that they held out, and combine their models."""
+    parts = splits if len(splits) > 1 else [set_apart(train, rows.y) for train, _ in splits]
+    training, fitted_rows, is_large = rows, None, isinstance(rows.features, CompactFeatures)
+    if is_large and not family.takes_all_rows:
+        training, parts = sample_large_table(rows, parts, seed)
+        fitted_rows = len(parts[-1][0])
+        log.info("%s is fitted on %s of %s rows", family.name, f"{fitted_rows:,}", f"{len(rows):,}")
+    work = _FoldFits(family.prepare(training), training, parts, seed, jobs, deadline)
+    # Folds are the parallel work; threads inside them would wait for each other.
+    with threadpool_limits(limits=1), without_nested_jobs() if is_large else nullcontext():
+        fitted = work.fit_in_time(watch)
+    if isinstance(fitted, LeftOut):
+        return fitted
     models = choose_candidates(fitted)
     logits = np.full((len(rows), rows.outputs), np.nan)
     for model, (_, held_out) in zip(models, splits, strict=True):
         for part in rows.features.parts(held_out):
             logits[part] = model.logits(rows.features.take(part))
     combined = models[-1] if last_only else family.combine(models)
-    fold_models = () if _knows_folds(combined, rows, splits, logits) else tuple(models)
-    return FamilyResult(family.name, combined, logits, seconds, fold_models, family.fitted_rows)
+    return FamilyResult(family.name, combined, logits, time.monotonic() - start, tuple(models), fitted_rows)
 
 
-def _knows_folds(combined: FittedModel, rows: TrainingRows, splits: Splits, logits: Floats) -> bool:
-    """Whether a combined model gives the logits of each fold's model, as one with the mean of their starts does not."""
-    if not isinstance(combined, ModelOfFolds) or combined.folds != len(splits):
-        return False
-    first = [held_out[:1] for _, held_out in splits]
-    found = [combined.of_fold(fold).logits(rows.features.take(row)) for fold, row in enumerate(first)]
-    return np.allclose(np.concatenate(found), logits[np.concatenate(first)], rtol=1e-6, atol=1e-6)
+@dataclass(frozen=True)
+class _FoldFits:
+    """The folds of one family that are to be fitted, in threads or by the workers of a cluster."""
 
+    family: Family
+    rows: TrainingRows
+    splits: Splits
+    seed: int
+    jobs: int
+    deadline: Deadline
 
-def _fit_folds_in_time(
-    family: Family,
-    rows: TrainingRows,
-    splits: Splits,
-    *,
-    seed: int,
-    jobs: int,
-    deadline: Deadline,
-    watch: Callable[[int], None],
-) -> list[FittedModel | Candidates] | LeftOut:
-    """Fit a family on all folds, unless its time before or after the first of them does not fit into what is left."""
-    start = time.monotonic()
-    models: dict[int, FittedModel | Candidates] = {}
-    fit = _fit_on_cluster if runs_on_cluster() and family.may_travel else _fit_in_threads
-    try:
-        if deadline.at is not None:
-            estimate = _estimate_folds(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
-            if estimate > deadline.seconds_left:
-                return LeftOut(family.name, _reason_of_slowness(estimate, deadline))
-        for first, fitted in fit(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline):
-            models |= dict(enumerate(fitted, first))
-            watch(len(models))
-            if len(models) == len(splits):
-                break
-            if deadline.stopped.is_set():
-                raise OutOfTime("training was stopped")
-            at_a_time = min(jobs, len(splits))
-            rounds_left = -(-(len(splits) - len(models)) // at_a_time)
-            estimate = rounds_left * at_a_time * (time.monotonic() - start) / len(models)
-            if estimate > deadline.seconds_left:
-                return LeftOut(family.name, _reason_of_slowness(estimate, deadline))
-    except OutOfTime:
-        cause = "it was interrupted" if deadline.stopped.is_set() else "the time budget ended"
-        return LeftOut(family.name, f"{cause} after {_few_digits(time.monotonic() - start)} s of its training")
-    return [models[fold] for fold in range(len(splits))]
+    def fit_in_time(self, watch: Callable[[int], object]) -> list[FittedModel | Candidates] | LeftOut:
+        """Fit all folds, unless the time before or after the first of them does not fit into what is left."""
+        start = time.monotonic()
+        models: dict[int, FittedModel | Candidates] = {}
+        try:
+            estimate = self._estimate()
+            if estimate > self.deadline.seconds_left:
+                return self._too_slow(estimate)
+            for fitted in self._on_cluster() if runs_on_cluster() else self._in_threads():
+                models |= fitted
+                watch(len(models))
+                if len(models) == len(self.splits):
+                    break
+                if self.deadline.stopped.is_set():
+                    raise OutOfTime("training was stopped")
+                at_a_time = min(self.jobs, len(self.splits))
+                rounds_left = math.ceil((len(self.splits) - len(models)) / at_a_time)
+                estimate = rounds_left * at_a_time * (time.monotonic() - start) / len(models)
+                if estimate > self.deadline.seconds_left:
+                    return self._too_slow(estimate)
+        except OutOfTime:
+            cause = "it was interrupted" if self.deadline.stopped.is_set() else "the time budget ended"
+            seconds = _few_digits(time.monotonic() - start)
+            return LeftOut(self.family.name, f"{cause} after {seconds} s of its training")
+        return [models[fold] for fold in range(len(self.splits))]
 
+    def _too_slow(self, estimate: float) -> LeftOut:
+        left = _few_digits(max(0.0, self.deadline.seconds_left))
+        return LeftOut(self.family.name, f"would take about {_few_digits(estimate)} s more, and {left} s are left")
 
-def _fit_in_threads(
-    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
-) -> Iterator[tuple[int, Sequence[FittedModel | Candidates]]]:
-    """Yield the number of the first fold of each group of folds, and what was fitted on them."""
-    first = 0
-    for part in family.batches(splits, jobs):
-        yield first, family.fit_folds(rows, part, seed=seed + first, jobs=jobs, deadline=deadline)
-        first += len(part)
+    def _tasks(self) -> list[tuple[int, Splits]]:
+        """Return what is fitted at a time: one fold, or all; with the number of the first of them."""
+        size = len(self.splits) if self.family.fits_all_folds else 1
+        return [(first, self.splits[first : first + size]) for first in range(0, len(self.splits), size)]
 
+    def _fit(self, first: int, part: Splits) -> dict[int, FittedModel | Candidates]:
+        models = self.family.fit_folds(self.rows, part, seed=self.seed + first, deadline=self.deadline)
+        return dict(enumerate(models, first))
 
-def _fit_on_cluster(
-    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
-) -> Iterator[tuple[int, Sequence[FittedModel | Candidates]]]:
-    """Yield the same, fitted by the workers of joblib's active backend, which stop at the deadline by their clocks."""
-    ends_at = None if deadline.at is None else time.time() + deadline.seconds_left
-    tasks, first = [], 0
-    for part in family.batches(splits, 1):  # arrays are arguments of their own, which Dask sends only once
+    def _in_threads(self) -> Iterator[dict[int, FittedModel | Candidates]]:
+        """Yield what was fitted on each group of folds, by their numbers."""
+        tasks = self._tasks()
+        if self.jobs == 1:
+            yield from (self._fit(*task) for task in tasks)
+            return
+        with ThreadPoolExecutor(self.jobs) as pool:
+            for at in range(0, len(tasks), self.jobs):
+                group = [pool.submit(self._fit, *task) for task in tasks[at : at + self.jobs]]
+                try:
+                    fitted = [future.result() for future in group]
+                except BaseException:
+                    self.deadline.cancelled.set()  # ends the other folds at their next check
+                    raise
+                yield {fold: model for models in fitted for fold, model in models.items()}
+
+    def _on_cluster(self) -> Iterator[dict[int, FittedModel | Candidates]]:
+        """Yield the same, fitted by workers of joblib's active backend, which stop at the deadline by their clocks."""
+        ends_at = None if self.deadline.at is None else time.time() + self.deadline.seconds_left
+        rows = self.rows  # its arrays are arguments of their own, which Dask sends only once
         arrays = (rows.features.encoded, rows.features.table, rows.y, rows.weight)
-        of_fold = (first, part, seed + first, ends_at, thread_count())
-        tasks.append(joblib.delayed(_fit_by_worker)(family, *arrays, rows.classes, *of_fold))
-        first += len(part)
-    finished = run_unordered(tasks, jobs)
-    try:
-        for place, models in finished:
-            if models is None:
-                raise OutOfTime("a worker reached the deadline")
-            yield place, models
-    finally:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*tasks which were still being processed")  # as the user asked
-            finished.close()
+        tasks = [
+            joblib.delayed(fit_by_worker)(
+                self.family, *arrays, rows.classes, first, part, self.seed, ends_at, thread_count()
+            )
+            for first, part in self._tasks()
+        ]
+        finished = run_unordered(tasks, self.jobs)
+        try:
+            for models in finished:
+                if models is None:
+                    raise OutOfTime("a worker reached the deadline")
+                yield models
+        finally:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".*tasks which were still being processed")  # as the user asked
+                finished.close()
+
+    def _estimate(self) -> float:
+        """Estimate the seconds of all folds before they are fitted; 0 if that is not needed."""
+        if self.deadline.at is None:
+            return 0.0
+        estimate = self.family.estimate(self.rows, self.splits, deadline=self.deadline)
+        if estimate is not None:
+            return estimate
+        if self.family.can_be_stopped or len(self.rows) < ESTIMATE_FROM:
+            return 0.0
+        sample, held_out = _sample(self.rows, self.seed)
+        start = time.monotonic()
+        self.family.fit(sample, held_out, seed=self.seed, deadline=self.deadline)
+        seconds = time.monotonic() - start
+        growth = (float(np.mean([len(train) for train, _ in self.splits])) / len(sample)) ** self.family.growth
+        return seconds * growth * math.ceil(len(self.splits) / self.jobs)
 
 
-def _fit_by_worker(
+def fit_by_worker(
     family: Family,
     encoded: NDArray[np.float32],
     table: Any,
@@ -299,45 +316,22 @@ def _fit_by_worker(
     seed: int,
     ends_at: float | None,
     threads: int,
-) -> tuple[int, Sequence[FittedModel | Candidates] | None]:
+) -> dict[int, FittedModel | Candidates] | None:
     """Fit one fold, or the folds that a family fits together; None if the deadline came before."""
     deadline = Deadline.after(None if ends_at is None else ends_at - time.time())
     set_threads(threads)  # sums over several threads are rounded in another order
+    rows = TrainingRows(Features(encoded, table), y, weight, classes)
     try:
         deadline.check()
         with threadpool_limits(limits=1), without_nested_jobs():
-            rows = TrainingRows(Features(encoded, table), y, weight, classes)
-            return first, family.fit_folds(rows, part, seed=seed, jobs=1, deadline=deadline)
+            return _FoldFits(family, rows, part, seed, 1, deadline)._fit(first, part)
     except OutOfTime:
-        return first, None
-
-
-def _reason_of_slowness(estimate: float, deadline: Deadline) -> str:
-    """Say that a family would take longer than the time that is left."""
-    left = max(0.0, deadline.seconds_left)
-    return f"would take about {_few_digits(estimate)} s more, and {_few_digits(left)} s are left"
+        return None
 
 
 def _few_digits(seconds: float) -> str:
     """Write seconds with two digits, or as a whole number."""
     return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
-
-
-def _estimate_folds(
-    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
-) -> float:
-    """Estimate the seconds of all folds before they are fitted; 0 if that is not needed."""
-    estimate = family.estimate(rows, splits, deadline=deadline)
-    if estimate is not None:
-        return estimate
-    if family.can_be_stopped or len(rows) < ESTIMATE_FROM:
-        return 0.0
-    sample, held_out = _sample(rows, seed)
-    start = time.monotonic()
-    family.fit(sample, held_out, seed=seed, deadline=deadline)
-    seconds = time.monotonic() - start
-    train_rows = float(np.mean([len(train) for train, _ in splits]))
-    return float(seconds * (train_rows / len(sample)) ** family.growth * -(-len(splits) // jobs))
 
 
 def _sample(rows: TrainingRows, seed: int) -> tuple[TrainingRows, TrainingRows]:

@@ -20,9 +20,8 @@ from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_description
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble import ModelRow
-from metricfit.tabular.families.family import Features
+from metricfit.tabular.families.family import Expected, Features
 from metricfit.tabular.families.skops_files import trusted_types
-from metricfit.tabular.families.states import Expected
 from metricfit.tabular.model_card import model_card
 from metricfit.tabular.model_folder import read_folder, write_folder
 from metricfit.tabular.storage_checks import check_consistent

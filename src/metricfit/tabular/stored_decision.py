@@ -16,7 +16,7 @@ from metricfit.decide.refer import check_refer_label
 from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_positive_number, label_type
-from metricfit.tabular.families.states import MissingArgumentError
+from metricfit.tabular.families.family import MissingArgumentError
 from metricfit.tabular.stored_shift import describe_shift, restore_shift, shift_arrays
 
 #: Before the name of a column of costs, in the names of arrays.

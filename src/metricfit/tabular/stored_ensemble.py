@@ -12,8 +12,7 @@ from torch import Tensor
 from metricfit.decide.calibration import Calibration
 from metricfit.errors import ModelFileError
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
-from metricfit.tabular.families.family import Features, FittedModel, MeanOfFolds
-from metricfit.tabular.families.states import Expected, ModelState, from_state, to_state
+from metricfit.tabular.families.family import Expected, Features, FittedModel, MeanOfFolds, ModelState, restore_model
 from metricfit.tabular.families.user_model import FittedUserModel
 
 
@@ -28,7 +27,7 @@ def write_ensemble(ensemble: Ensemble, arrays: dict[str, Tensor], files: dict[st
                 "name": member.name,
                 "weight": member.weight,
                 "temperature": member.calibration.temperature,
-                "model": _write_state(to_state(member.model), (str(place),), arrays, files),
+                "model": _write_state(member.model.state(), (str(place),), arrays, files),
             }
         )
     return {"temperature": ensemble.calibration.temperature, "members": members}
@@ -53,7 +52,7 @@ def read_ensemble(
         state = _read_state(member["model"], (str(place),), arrays, files)
         calibration = Calibration(float(member["temperature"]), _bias(f"member.{place}.bias", arrays, expected))
         members.append(
-            EnsembleMember(member["name"], from_state(state, expected), calibration, float(member["weight"]))
+            EnsembleMember(member["name"], restore_model(state, expected), calibration, float(member["weight"]))
         )
     bias = _bias("ensemble.bias", arrays, expected)
     return Ensemble(tuple(members), Calibration(float(description["temperature"]), bias))

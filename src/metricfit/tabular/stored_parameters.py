@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from metricfit.errors import ModelFileError, quote
+from metricfit.tabular.families.family import MissingArgumentError
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.skops_files import model_from_bytes, model_to_bytes
-from metricfit.tabular.families.states import MissingArgumentError
 
 PLAIN = (str, int, float, bool, type(None))
 

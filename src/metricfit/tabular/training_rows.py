@@ -23,8 +23,8 @@ from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
 from metricfit.tabular.calibration_rows import CalibrationRows
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.families.family import AnyFeatures, Features, Floats, Integers, TrainingRows
-from metricfit.tabular.large_rows import encode_large_table, is_large
+from metricfit.tabular.families.family import Features, Floats, Integers, TrainingRows
+from metricfit.tabular.large_rows import CompactFeatures, encode_large_table, is_large
 from metricfit.tabular.parameters import check_parameters
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.tabular.row_checks import checked_groups, checked_labels, checked_weights
@@ -95,7 +95,7 @@ def prepare_rows(
         weighted = weight > 0
         table, labels, weight = inputs.rows(table, weighted), labels[weighted], weight[weighted]
         group, row_numbers = None if group is None else group[weighted], row_numbers[weighted]
-    features: AnyFeatures
+    features: Features | CompactFeatures
     model.classes_ = classes_of(labels)
     every_label = labels if apart is None else np.concatenate([labels, apart.y])
     model.pos_label_ = choose_positive_class(every_label, model.pos_label)

@@ -4,59 +4,66 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
+from scipy.special import softmax
+from sklearn.metrics import log_loss
 
 from metricfit.boosting import prior_logits
 from metricfit.metrics.metric import get_metric
-from metricfit.tabular.families.boosting import SMALL, Boosting, Trees, _cross_entropy
-from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows
-from metricfit.tabular.families.linear import cross_entropy
+from metricfit.tabular.families.boosting import SMALL, Boosting, Trees
+from metricfit.tabular.families.family import (
+    Deadline,
+    Features,
+    OutOfTime,
+    TrainingRows,
+    choose_candidates,
+    cross_entropy,
+)
 
 NO_LIMIT = Deadline()
 
 
-class Evaluated:
-    """What LightGBM passes to an evaluation."""
+def best(boosting, train, held_out, seed=0, deadline=NO_LIMIT):
+    return choose_candidates([boosting.fit(train, held_out, seed=seed, deadline=deadline)])[0]
 
-    def __init__(self, y, weight):
-        self.y, self.weight = y, weight
 
-    def get_label(self):
-        return self.y
-
-    def get_weight(self):
-        return self.weight
+def loss_of(logits, rows):
+    return cross_entropy(logits, rows.y, rows.weight)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_evaluation_is_the_mean_cross_entropy(make_rows, classes, weighted):
+def test_the_cross_entropy_is_that_of_scikit_learn(make_rows, classes, weighted):
     rows = make_rows(classes, weighted=weighted)
     scores = np.random.default_rng(0).normal(size=(len(rows), rows.outputs)) * 5
     logits = np.concatenate([np.zeros_like(scores), scores], axis=1) if classes == 2 else scores
-    losses = -log_softmax(logits, axis=1)[np.arange(len(rows)), rows.y]
-    expected = np.average(losses, weights=rows.weight)
-    given = scores[:, 0] if classes == 2 else scores
-    assert _cross_entropy(given, Evaluated(rows.y, rows.weight))[1] == pytest.approx(expected)
-    counted = len(rows) if rows.weight is None else rows.weight.sum()
-    assert cross_entropy(scores, rows) == pytest.approx(expected * counted)
+    expected = log_loss(rows.y, softmax(logits, axis=1), sample_weight=rows.weight, normalize=False)
+    assert loss_of(scores, rows) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("metric", [None, get_metric("f1")], ids=["boosting", "boosting_metric"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_losses_of_candidates_are_those_of_their_logits(make_rows, classes, weighted, metric):
+    rows, held_out = make_rows(classes), make_rows(classes, n=150, seed=1, weighted=weighted)
+    fitted = Boosting(trees=SMALL, metric=metric).fit(rows, held_out, seed=0, deadline=NO_LIMIT)
+    for at in (0, 5, len(fitted.losses) - 1):
+        logits = fitted.select(at).logits(held_out.features)
+        assert fitted.losses[at] == pytest.approx(loss_of(logits, held_out), rel=1e-5)
 
 
 @pytest.mark.parametrize("metric", [None, "f1", "mcc"])
 def test_it_is_much_better_than_the_class_shares(rows, held_out, metric):
-    model = Boosting(trees=SMALL, metric=None if metric is None else get_metric(metric)).fit(
-        rows, held_out, seed=0, deadline=NO_LIMIT
-    )
+    family = Boosting(trees=SMALL, metric=None if metric is None else get_metric(metric))
+    model = best(family, rows, held_out)
     shares = np.tile(prior_logits(rows.y, classes=rows.classes), (len(held_out), 1))
-    assert cross_entropy(model.logits(held_out.features), held_out) < 0.8 * cross_entropy(shares, held_out)
+    assert loss_of(model.logits(held_out.features), held_out) < 0.8 * loss_of(shares, held_out)
 
 
 @pytest.mark.parametrize("metric", [None, get_metric("f1")], ids=["boosting", "boosting_metric"])
 def test_the_trees_start_at_the_shares_and_stop_where_the_held_out_fold_is_best(rows, held_out, metric):
-    model = Boosting(trees=SMALL, metric=metric).fit(rows, held_out, seed=0, deadline=NO_LIMIT)
+    model = best(Boosting(trees=SMALL, metric=metric), rows, held_out)
     np.testing.assert_allclose(model.start, prior_logits(rows.y, classes=rows.classes))
     rounds = len(model.leaves) // rows.outputs
     assert 5 < rounds < 500
-    best = cross_entropy(model.logits(held_out.features), held_out)
+    lowest = loss_of(model.logits(held_out.features), held_out)
     for fewer in (0.3, 0.6, 0.9):
         trees = int(fewer * rounds) * rows.outputs
         splits, leaves = int((model.leaves[:trees] - 1).sum()), int(model.leaves[:trees].sum())
@@ -69,14 +76,11 @@ def test_the_trees_start_at_the_shares_and_stop_where_the_held_out_fold_is_best(
             right=model.right[:splits],
             value=model.value[:leaves],
         )
-        assert best < cross_entropy(shorter.logits(held_out.features), held_out)
+        assert lowest < loss_of(shorter.logits(held_out.features), held_out)
 
 
 def test_one_seed_gives_one_model_and_another_seed_another(rows, held_out):
-    logits = [
-        Boosting(trees=SMALL).fit(rows, held_out, seed=seed, deadline=NO_LIMIT).logits(held_out.features)
-        for seed in (1, 1, 2)
-    ]
+    logits = [best(Boosting(trees=SMALL), rows, held_out, seed).logits(held_out.features) for seed in (1, 1, 2)]
     np.testing.assert_array_equal(logits[0], logits[1])
     assert not np.array_equal(logits[0], logits[2])
 
@@ -86,9 +90,11 @@ def test_a_weight_of_0_is_a_row_less(rows, held_out, metric):
     weight = np.where(np.arange(len(rows)) < 200, 1.0, 0.0)
     flipped = np.where(weight > 0, rows.y, rows.classes - 1 - rows.y)
     fits = [
-        Boosting(trees=Trees({"num_leaves": 15, "num_iterations": 20}, 30), metric=metric)
-        .fit(TrainingRows(rows.features, y, weight, rows.classes), held_out, seed=0, deadline=NO_LIMIT)
-        .logits(held_out.features)
+        best(
+            Boosting(trees=Trees({"num_leaves": 15, "num_iterations": 20}, 30), metric=metric),
+            TrainingRows(rows.features, y, weight, rows.classes),
+            held_out,
+        ).logits(held_out.features)
         for y in (rows.y, flipped)
     ]
     np.testing.assert_allclose(fits[0], fits[1], atol=1e-6)
@@ -121,4 +127,4 @@ def test_tables_too_small_to_split_are_no_error(n):
     constant = TrainingRows(Features(np.zeros_like(x)), np.arange(n) % 2, None, 2)
     for table in (small, constant):
         model = Boosting("boosting_metric", SMALL, metric=get_metric("f1"))
-        assert np.isfinite(model.fit(table, table, seed=0, deadline=NO_LIMIT).logits(table.features)).all()
+        assert np.isfinite(best(model, table, table).logits(table.features)).all()

@@ -17,6 +17,7 @@ from metricfit.tabular.families.family import (
     TrainingRows,
     to_logits,
 )
+from metricfit.tabular.out_of_fold import fit_family
 
 
 class Constant:
@@ -60,23 +61,23 @@ def splits_of(n, folds):
 def test_each_fold_gets_its_rows_and_a_seed_of_its_own(make_rows, jobs):
     rows, family = make_rows(2), Recorder()
     splits = splits_of(len(rows), 4)
-    models = family.fit_folds(rows, splits, seed=5, jobs=jobs, deadline=Deadline())
+    result = fit_family(family, rows, splits, seed=5, jobs=jobs, deadline=Deadline())
+    models = result.fold_models
     expected = [
         rows.y[train].sum() * 1000 + rows.y[held_out].sum() + (5 + fold) / 10
         for fold, (train, held_out) in enumerate(splits)
     ]
     assert [model.value for model in models] == pytest.approx(expected)
     assert (len(family.threads) > 1) == (jobs > 1)
-    mean = family.combine(models)
-    assert isinstance(mean, MeanOfFolds)
-    np.testing.assert_allclose(mean.logits(rows.features), np.full((len(rows), 1), np.mean(expected)))
+    assert isinstance(result.model, MeanOfFolds)
+    np.testing.assert_allclose(result.model.logits(rows.features), np.full((len(rows), 1), np.mean(expected)))
 
 
 def test_a_fold_that_fails_ends_the_others(make_rows):
     rows, family, deadline = make_rows(2), Recorder(failing=0), Deadline()
     started = time.monotonic()
     with pytest.raises(ZeroDivisionError):
-        family.fit_folds(rows, splits_of(len(rows), 6), seed=0, jobs=2, deadline=deadline)
+        fit_family(family, rows, splits_of(len(rows), 6), seed=0, jobs=2, deadline=deadline)
     assert time.monotonic() - started < 5
     assert deadline.cancelled.is_set()
     assert len(family.stopped) <= 2

@@ -10,9 +10,8 @@ from metricfit.decide.calibration import Calibration
 from metricfit.errors import ModelFileError
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.family import Deadline, ModelOfFolds, choose_candidates
+from metricfit.tabular.families.family import Deadline, Expected, choose_candidates, restore_model
 from metricfit.tabular.families.network import Network
-from metricfit.tabular.families.states import Expected, from_state, to_state
 
 KINDS = {
     "boosting": "boosting",
@@ -30,7 +29,7 @@ def fitted(rows, kind, folds=3):
     (family,) = make_families([KINDS[kind]], metric=f1, average="macro", requirements=[], device=torch.device("cpu"))
     splits = list(StratifiedKFold(folds, shuffle=True, random_state=0).split(rows.x, rows.y))
     family = family.prepare(rows)
-    models = choose_candidates(family.fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline()))
+    models = choose_candidates(family.fit_folds(rows, splits, seed=0, deadline=Deadline()))
     return models, family.combine(models)
 
 
@@ -42,7 +41,6 @@ def as_ensemble(model, outputs):
 @pytest.mark.parametrize("kind", ["boosting", "extra_trees", "network", "user"])
 def test_the_model_of_a_fold_gives_its_logits(rows, held_out, kind):
     models, combined = fitted(rows, kind)
-    assert isinstance(combined, ModelOfFolds)
     assert combined.folds == 3
     for fold, model in enumerate(models):
         expected = model.logits(held_out.features)
@@ -54,7 +52,7 @@ def test_the_model_of_a_fold_gives_its_logits(rows, held_out, kind):
 def test_saved_models_know_their_folds(rows, held_out, classes, kind):
     _, combined = fitted(rows, kind)
     expected = Expected(columns=rows.x.shape[1], classes=classes)
-    restored = from_state(to_state(combined), expected)
+    restored = restore_model(combined.state(), expected)
     for fold in range(3):
         np.testing.assert_allclose(
             restored.of_fold(fold).logits(held_out.features), combined.of_fold(fold).logits(held_out.features)
@@ -62,17 +60,17 @@ def test_saved_models_know_their_folds(rows, held_out, classes, kind):
 
 
 def test_damaged_numbers_of_trees_are_refused(rows, classes):
-    state = to_state(fitted(rows, "boosting")[1])
+    state = fitted(rows, "boosting")[1].state()
     state.arrays["trees_of_folds"] = state.arrays["trees_of_folds"][:-1]
     with pytest.raises(ModelFileError, match="trees of the folds"):
-        from_state(state, Expected(columns=rows.x.shape[1], classes=classes))
+        restore_model(state, Expected(columns=rows.x.shape[1], classes=classes))
 
 
 @pytest.mark.parametrize("kind", ["extra_trees", "user", "linear", "kernel"])
 def test_an_ensemble_predicts_each_row_by_a_fold(rows, held_out, kind):
     models, combined = fitted(rows, kind)
     ensemble = as_ensemble(combined, rows.outputs)
-    several = isinstance(combined, ModelOfFolds)
+    several = combined.folds > 1
     assert ensemble.folds == (3 if several else 1)
     folds = np.arange(len(held_out)) % ensemble.folds
     by_fold = np.stack([model.logits(held_out.features) for model in models])

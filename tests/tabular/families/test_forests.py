@@ -5,8 +5,8 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
 from metricfit.errors import ModelFileError
-from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows
-from metricfit.tabular.families.forest import CompactTrees, ExtraTrees, children_of
+from metricfit.tabular.families.family import Deadline, Expected, Features, OutOfTime, TrainingRows, restore_model
+from metricfit.tabular.families.forest import ExtraTrees
 
 
 def logits_of(votes):
@@ -56,52 +56,28 @@ def test_it_stops_at_the_deadline(rows):
         ExtraTrees().fit(rows, rows, seed=0, deadline=Deadline.after(-1.0))
 
 
-def test_compact_trees_give_the_same_predictions_bit_by_bit(rows, held_out, classes):
-    trees = fit(rows).trees
-    compact = CompactTrees.from_scikit_learn(trees, [np.arange(classes)] * len(trees), classes)
-    for tree, again in zip(trees, compact.to_scikit_learn(rows.x.shape[1]), strict=True):
+def test_stored_trees_give_the_same_predictions_bit_by_bit(rows, held_out, classes):
+    model = fit(rows)
+    restored = restore_model(model.state(), Expected(rows.x.shape[1], classes))
+    for tree, again in zip(model.trees, restored.trees, strict=True):
         np.testing.assert_array_equal(again.children_left, tree.children_left)
         np.testing.assert_array_equal(again.children_right, tree.children_right)
         np.testing.assert_array_equal(again.predict(held_out.x), tree.predict(held_out.x))
 
 
-def naive_children(inner):
-    """Read a tree node by node with a stack."""
-    left, right, waiting = [-1] * len(inner), [-1] * len(inner), []
-    for node, has_children in enumerate(inner):
-        if waiting:
-            parent, side = waiting.pop()
-            side[parent] = node
-        if has_children:
-            waiting += [(node, right), (node, left)]
-    return left, right
-
-
-def random_shape(rng):
-    """The nodes of a random tree in order."""
-    if rng.random() < 0.55:
-        return [False]
-    return [True, *random_shape(rng), *random_shape(rng)]
-
-
-def test_the_order_of_the_nodes_says_which_are_children():
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        inner = random_shape(rng)
-        left, right = children_of(np.array(inner))
-        assert (left.tolist(), right.tolist()) == naive_children(inner)
-
-
-@pytest.mark.parametrize("inner", [[True], [True, False], [False, False], [False, True, False, False], [True, True]])
-def test_nodes_that_form_no_tree_are_refused(inner):
-    with pytest.raises(ModelFileError, match="no tree"):
-        children_of(np.array(inner))
+@pytest.mark.parametrize("change", [("left", 0, 0), ("right", 0, 1), ("left", 3, 10_000), ("right", 2, 2)])
+def test_nodes_that_form_no_tree_are_refused(rows, classes, change):
+    state = fit(rows).state()
+    name, at, value = change
+    state.arrays[name][at] = value
+    with pytest.raises(ModelFileError, match=r"no tree|outside of 1"):
+        restore_model(state, Expected(rows.x.shape[1], classes))
 
 
 def test_parts_of_the_rows_and_threads_do_not_change_the_logits(rows, monkeypatch):
     model = fit(rows)
     whole = model.logits(rows.features)
-    monkeypatch.setattr("metricfit.tabular.families.states.ROWS_PER_PART", 7)
+    monkeypatch.setattr("metricfit.tabular.families.family.ROWS_PER_PART", 7)
     monkeypatch.setattr("torch.get_num_threads", lambda: 3)
     np.testing.assert_array_equal(model.logits(rows.features), whole)
     assert model.logits(Features(rows.x[:0])).shape == (0, rows.outputs)

@@ -7,9 +7,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
-from metricfit.tabular.families.family import Deadline, Features, OutOfTime, choose_candidates
+from metricfit.tabular.families.family import Deadline, Features, OutOfTime, choose_candidates, cross_entropy
 from metricfit.tabular.families.kernel import Kernel
-from metricfit.tabular.families.linear import PENALTIES, Linear, LinearModel, both_scales, cross_entropy
+from metricfit.tabular.families.linear import PENALTIES, Linear, LinearModel, both_scales
 
 NO_LIMIT = Deadline()
 
@@ -17,7 +17,11 @@ NO_LIMIT = Deadline()
 def folds_of(family, rows):
     odd = np.arange(len(rows)) % 2 == 1
     splits = [(np.flatnonzero(~odd), np.flatnonzero(odd)), (np.flatnonzero(odd), np.flatnonzero(~odd))]
-    return choose_candidates(family.prepare(rows).fit_folds(rows, splits, seed=0, jobs=2, deadline=NO_LIMIT))
+    return choose_candidates(family.prepare(rows).fit_folds(rows, splits, seed=0, deadline=NO_LIMIT))
+
+
+def best_of(family, train, held_out):
+    return choose_candidates([family.fit(train, held_out, seed=0, deadline=NO_LIMIT)])[0]
 
 
 @pytest.mark.parametrize("family", [Linear(), Kernel()], ids=["linear", "kernel"])
@@ -45,16 +49,18 @@ class TestLinear:
             model.fit(both_scales(rows.x)[:, scale], rows.y, sample_weight=rows.weight)
             logits = model.decision_function(both_scales(held_out.x)[:, scale])
             candidates.append(logits.reshape(len(held_out), -1))
-        expected = min(candidates, key=lambda logits: cross_entropy(logits, held_out))
-        logits = Linear().fit(rows, held_out, seed=0, deadline=NO_LIMIT).logits(held_out.features)
+        expected = min(candidates, key=lambda logits: cross_entropy(logits, held_out.y, held_out.weight))
+        logits = best_of(Linear(), rows, held_out).logits(held_out.features)
         np.testing.assert_allclose(logits, expected, atol=0.02)
-        assert cross_entropy(logits, held_out) == pytest.approx(cross_entropy(expected, held_out), rel=1e-3)
+        assert cross_entropy(logits, held_out.y, held_out.weight) == pytest.approx(
+            cross_entropy(expected, held_out.y, held_out.weight), rel=1e-3
+        )
 
     @pytest.mark.parametrize("missing", [[1], [0, 2]])
     def test_classes_without_rows_are_very_unlikely(self, make_rows, missing):
         rows = make_rows(4)
         some = rows.take(np.flatnonzero(~np.isin(rows.y, missing)))
-        logits = Linear().fit(some, some, seed=0, deadline=NO_LIMIT).logits(rows.features)
+        logits = best_of(Linear(), some, some).logits(rows.features)
         known = np.setdiff1d(np.arange(4), missing)
         assert (logits[:, missing].max(axis=1) < logits[:, known].max(axis=1) - 5).all()
         reference = LogisticRegression(C=100.0, max_iter=2000).fit(some.x, some.y)

@@ -41,7 +41,7 @@ def family(**settings: Any) -> NetworkFamily:
 
 
 def fit(network: NetworkFamily, rows: TrainingRows, folds: int = 2, seed: int = 0) -> list[Any]:
-    return network.prepare(rows).fit_folds(rows, split(rows, folds), seed=seed, jobs=1, deadline=Deadline())
+    return network.fit_folds(rows, split(rows, folds), seed=seed, deadline=Deadline())
 
 
 @pytest.mark.parametrize("kind", ["mlp", "embedded", "blend", "tabm"])
@@ -92,9 +92,7 @@ def test_a_fold_alone_is_fitted_on_its_own_training_rows_and_stopped_on_the_held
     model = network.fit(rows.take(train), rows.take(held_out), seed=0, deadline=Deadline())
     assert isinstance(model, NetworkModel)
     order = np.concatenate([train, held_out])
-    expected = network.fit_folds(
-        rows.take(order), [(np.arange(80), np.arange(80, 160))], seed=0, jobs=1, deadline=Deadline()
-    )
+    expected = network.fit_folds(rows.take(order), [(np.arange(80), np.arange(80, 160))], seed=0, deadline=Deadline())
     np.testing.assert_array_equal(model.logits(rows.features), expected[0].logits(rows.features))
 
 
@@ -107,7 +105,7 @@ def test_the_labels_of_rows_of_weight_0_change_nothing() -> None:
 
     def logits(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         weighted = TrainingRows(rows.features, y, weight, 2)
-        (model,) = network.fit_folds(weighted, splits, seed=0, jobs=1, deadline=Deadline())
+        (model,) = network.fit_folds(weighted, splits, seed=0, deadline=Deadline())
         return model.logits(rows.features)
 
     np.testing.assert_allclose(logits(rows.y, weight), logits(reordered, weight), atol=1e-4)
@@ -122,13 +120,13 @@ def test_the_deadline_ends_training_between_two_steps() -> None:
         return nn.Linear(inputs, outputs)
 
     with pytest.raises(OutOfTime):
-        family(kind=network, epochs=10_000).fit_folds(rows, split(rows), seed=0, jobs=1, deadline=deadline)
+        family(kind=network, epochs=10_000).fit_folds(rows, split(rows), seed=0, deadline=deadline)
 
 
 def test_nothing_is_trained_after_the_deadline() -> None:
     rows = table()
     with pytest.raises(OutOfTime):
-        family().fit_folds(rows, split(rows), seed=0, jobs=1, deadline=Deadline.after(-1.0))
+        family().fit_folds(rows, split(rows), seed=0, deadline=Deadline.after(-1.0))
 
 
 def test_small_batches_are_trained_by_one_thread_and_the_number_of_threads_is_restored() -> None:

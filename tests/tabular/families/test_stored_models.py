@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 from metricfit.errors import InvalidTypeError, ModelFileError
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.families.boosting import SMALL, Boosting, Trees
-from metricfit.tabular.families.family import Deadline, MeanOfFolds, choose_candidates
+from metricfit.tabular.families.family import Deadline, Expected, choose_candidates, restore_model
 from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
@@ -24,7 +24,6 @@ from metricfit.tabular.families.skops_files import (
     model_to_bytes,
     trusted_types,
 )
-from metricfit.tabular.families.states import Expected, from_state, to_state
 from metricfit.tabular.families.user_model import UserModel
 
 TREE = "sklearn.tree._tree.Tree"
@@ -46,13 +45,13 @@ FAMILIES = {
 def fit_folds(family, rows):
     odd = np.arange(len(rows)) % 2 == 1
     splits = [(np.flatnonzero(~odd), np.flatnonzero(odd)), (np.flatnonzero(odd), np.flatnonzero(~odd))]
-    return family.combine(choose_candidates(family.fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline())))
+    return family.combine(choose_candidates(family.fit_folds(rows, splits, seed=0, deadline=Deadline())))
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
 def test_a_restored_model_has_the_same_logits(family, rows, held_out, classes):
     model = fit_folds(family, rows)
-    again = from_state(to_state(model), Expected(rows.x.shape[1], classes))
+    again = restore_model(model.state(), Expected(rows.x.shape[1], classes))
     assert type(again) is type(model)
     np.testing.assert_array_equal(again.logits(held_out.features), model.logits(held_out.features))
 
@@ -60,16 +59,16 @@ def test_a_restored_model_has_the_same_logits(family, rows, held_out, classes):
 @pytest.mark.parametrize("family", ["boosting", "extra_trees", "linear", "kernel", "network"])
 @pytest.mark.parametrize("change", ["fewer columns", "more classes"])
 def test_a_model_of_another_table_is_refused(family, change, make_rows):
-    state = to_state(fit_folds(FAMILIES[family], make_rows(4)))
+    state = fit_folds(FAMILIES[family], make_rows(4)).state()
     expected = Expected(1, 4) if change == "fewer columns" else Expected(4, 5)
     with pytest.raises(ModelFileError):
-        from_state(state, expected)
+        restore_model(state, expected)
 
 
 @pytest.fixture(scope="module")
 def states(make_rows):
     rows = make_rows(3)
-    return {name: to_state(fit_folds(FAMILIES[name], rows)) for name in ("boosting", "extra_trees", "linear", "kernel")}
+    return {name: fit_folds(FAMILIES[name], rows).state() for name in ("boosting", "extra_trees", "linear", "kernel")}
 
 
 def damage(state, name, change):
@@ -117,7 +116,7 @@ def shift_a_node(nodes):
 )
 def test_damaged_arrays_are_refused(states, family, name, change, message):
     with pytest.raises(ModelFileError, match=message):
-        from_state(damage(states[family], name, change), Expected(4, 3))
+        restore_model(damage(states[family], name, change), Expected(4, 3))
 
 
 @pytest.mark.parametrize("family", ["boosting", "extra_trees", "linear", "kernel"])
@@ -127,27 +126,22 @@ def test_missing_arrays_and_other_types_are_refused(states, family):
         others = {key: value for key, value in state.arrays.items() if key != name}
         for wrong in (others, others | {name: array.astype("U3")}, others | {name: array[None]}):
             with pytest.raises(ModelFileError, match=name):
-                from_state(replace(state, arrays=wrong), Expected(4, 3))
+                restore_model(replace(state, arrays=wrong), Expected(4, 3))
 
 
 @pytest.mark.parametrize("value", [None, True, 0, -1, 0.5, "1", 10**400])
 def test_wrong_values_are_refused(states, value):
     with pytest.raises(ModelFileError, match="folds must be a whole number"):
-        from_state(replace(states["extra_trees"], values={"folds": value}), Expected(4, 3))
+        restore_model(replace(states["extra_trees"], values={"folds": value}), Expected(4, 3))
     if value != 0.5:
         with pytest.raises(ModelFileError, match="gamma must be a finite number above 0"):
-            from_state(replace(states["kernel"], values={"gamma": value}), Expected(4, 3))
+            restore_model(replace(states["kernel"], values={"gamma": value}), Expected(4, 3))
 
 
 @pytest.mark.parametrize("kind", ["os.system", "", "mean_of_folds"])
 def test_unknown_kinds_and_empty_means_are_refused(states, kind):
     with pytest.raises(ModelFileError, match=r"not known|no models"):
-        from_state(replace(states["linear"], kind=kind), Expected(4, 3))
-
-
-def test_models_of_other_classes_are_not_saved():
-    with pytest.raises(InvalidTypeError, match="object cannot be saved"):
-        to_state(MeanOfFolds((object(),)))
+        restore_model(replace(states["linear"], kind=kind), Expected(4, 3))
 
 
 class TestModelsOfTheUser:
@@ -155,10 +149,10 @@ class TestModelsOfTheUser:
 
     def test_untrusted_types_are_named_at_load(self, rows, held_out, classes):
         model = fit_folds(UserModel("mine", RandomForestClassifier(3, random_state=0)), rows)
-        state = to_state(model)
+        state = model.state()
         with pytest.raises(UntrustedTypeError, match=rf"'{TREE}'.*load\(path, trusted="):
-            from_state(state, Expected(4, classes))
-        again = from_state(state, Expected(4, classes, (TREE,)))
+            restore_model(state, Expected(4, classes))
+        again = restore_model(state, Expected(4, classes, (TREE,)))
         np.testing.assert_array_equal(again.logits(held_out.features), model.logits(held_out.features))
 
     def test_a_function_of_the_user_is_not_trusted(self):
@@ -176,10 +170,10 @@ class TestModelsOfTheUser:
             model_from_bytes(content, ())
 
     def test_a_classifier_of_other_classes_is_refused(self, rows):
-        state = to_state(UserModel("mine", LogisticRegression()).fit(rows, rows, seed=0, deadline=Deadline()))
+        state = UserModel("mine", LogisticRegression()).fit(rows, rows, seed=0, deadline=Deadline()).state()
         other = replace(state, files={"model.skops": model_to_bytes(LogisticRegression().fit(rows.x, rows.y + 7))})
         with pytest.raises(ModelFileError, match="knows no class"):
-            from_state(other, Expected(4, rows.classes))
+            restore_model(other, Expected(4, rows.classes))
 
     @pytest.mark.parametrize("names", ["one", [1], [TREE, None]])
     def test_trusted_is_a_list_of_names(self, names):
@@ -187,6 +181,6 @@ class TestModelsOfTheUser:
             trusted_types(names)
 
     def test_a_classifier_of_other_columns_is_refused(self, rows):
-        state = to_state(UserModel("mine", LogisticRegression()).fit(rows, rows, seed=0, deadline=Deadline()))
+        state = UserModel("mine", LogisticRegression()).fit(rows, rows, seed=0, deadline=Deadline()).state()
         with pytest.raises(ModelFileError, match="of 4 columns in a table of 5"):
-            from_state(state, Expected(5, rows.classes))
+            restore_model(state, Expected(5, rows.classes))

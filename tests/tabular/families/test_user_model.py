@@ -80,10 +80,10 @@ def test_classes_that_a_fold_misses_are_the_least_likely(make_rows, model, missi
 def test_weights_that_a_classifier_cannot_take_are_refused(rows):
     weighted = TrainingRows(rows.features, rows.y, np.ones(len(rows)), rows.classes)
     with pytest.raises(InvalidValueError, match="'mine' takes no sample_weight"):
-        UserModel("mine", KNeighborsClassifier()).check(weighted)
+        UserModel("mine", KNeighborsClassifier()).reason_to_skip(weighted)
     with pytest.raises(InvalidValueError, match="'mine' takes no sample_weight"):
-        UserModel("mine", make_pipeline(StandardScaler(), KNeighborsClassifier())).check(weighted)
-    UserModel("mine", KNeighborsClassifier()).check(rows)
+        UserModel("mine", make_pipeline(StandardScaler(), KNeighborsClassifier())).reason_to_skip(weighted)
+    UserModel("mine", KNeighborsClassifier()).reason_to_skip(rows)
 
 
 def test_the_seed_reaches_classifiers_that_have_none(rows):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.tabular import large_families, large_rows
+from metricfit.tabular import large_rows
 
 ROWS = 1500
 
@@ -45,6 +45,6 @@ def small_is_large(monkeypatch):
     """Treat tables of more than 1,000 rows as large, in batches of 400 rows and samples of 300."""
     monkeypatch.setattr(large_rows, "LARGE_ROWS", 1000)
     monkeypatch.setattr(large_rows, "BATCH_ROWS", 400)
-    monkeypatch.setattr(large_families, "SAMPLE_ROWS", 300)
-    monkeypatch.setattr(large_families, "SAMPLE_OF_HELD_OUT", 100)
+    monkeypatch.setattr(large_rows, "FITTED_ROWS", 300)
+    monkeypatch.setattr(large_rows, "JUDGING_ROWS", 100)
     monkeypatch.setattr(large_rows, "HELD_OUT_ROWS", 250)

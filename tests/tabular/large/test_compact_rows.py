@@ -34,9 +34,9 @@ def test_compact_rows_encode_as_the_encoder_does(frame, monkeypatch, words):
 
 def test_compact_rows_take_few_bytes(frame):
     _, features = encode_large_table(frame)
-    codes = [block for block in features.blocks if isinstance(block, large_rows.CodeBlock)]
-    assert [block.codes.dtype for block in codes] == [np.uint8] * 3
-    stored = sum(getattr(block, "codes", getattr(block, "values", None)).nbytes for block in features.blocks)
+    codes = [block.codes for block in features.blocks if block.codes is not None]
+    assert [each.dtype for each in codes] == [np.uint8] * 3
+    stored = sum((block.numbers if block.codes is None else block.codes).nbytes for block in features.blocks)
     assert stored < features.encoded.nbytes / 3
 
 

@@ -11,23 +11,24 @@ from sklearn.preprocessing import FunctionTransformer
 from metricfit import MetricClassifier
 from metricfit.boosting import prior_logits
 from metricfit.data.reading import ParquetTable
-from metricfit.tabular import large_families, large_rows
+from metricfit.tabular import large_rows
+from metricfit.tabular.families import large_boosting
 from metricfit.tabular.families.boosting import Boosting
 from metricfit.tabular.families.family import Deadline, TrainingRows, choose_candidates
-from metricfit.tabular.large_families import BinnedRows, BoostingInBatches
 from metricfit.tabular.large_rows import encode_large_table
 
 pytestmark = pytest.mark.usefixtures("small_is_large")
 
 
 def test_trees_from_batches_are_those_of_rows_in_memory(frame, labels, monkeypatch):
-    monkeypatch.setattr(large_families, "ROWS_OF_TREES", {})
+    monkeypatch.setattr(large_boosting, "ROWS_OF_TREES", {})
     features = encode_large_table(frame)[1]
     rows = TrainingRows(features, labels, np.linspace(0.5, 1.5, len(labels)), 2)
     split = np.arange(1200), np.arange(1200, 1500)
-    in_memory = Boosting().fit(*(rows.take(part) for part in split), seed=3, deadline=Deadline())
-    family = BoostingInBatches(Boosting(), BinnedRows(features, 1), 1, Deadline())
-    (in_batches,) = choose_candidates(family.fit_folds(rows, [split], seed=3, jobs=1, deadline=Deadline()))
+    alone = Boosting().fit(*(rows.take(part) for part in split), seed=3, deadline=Deadline())
+    (family,) = large_boosting.families_of_large_table([Boosting()], features, 1, Deadline())
+    (together,) = family.fit_folds(rows, [split], seed=3, deadline=Deadline())
+    in_memory, in_batches = (choose_candidates([fitted])[0] for fitted in (alone, together))
     assert len(in_memory.leaves) > 5
     part = features.take(np.arange(300))
     np.testing.assert_allclose(in_batches.logits(part), in_memory.logits(part), atol=1e-5)
@@ -39,7 +40,7 @@ def fitted(frame, labels):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(large_rows, "LARGE_ROWS", 1000)
         patch.setattr(large_rows, "BATCH_ROWS", 400)
-        patch.setattr(large_families, "SAMPLE_ROWS", 300)
+        patch.setattr(large_rows, "FITTED_ROWS", 300)
         patch.setattr(large_rows, "HELD_OUT_ROWS", 250)
         model = MetricClassifier("f1", models=["linear", "boosting_small"], random_state=0, n_jobs=1)
         return model.fit(frame, labels)

@@ -103,7 +103,7 @@ def _trees(graph: Graph, estimator: Any, x: str) -> EstimatorScores:
     classes = len(estimator.classes_)
     known = tuple(np.arange(classes) for _ in trees)
     rounded = graph.cast(graph.cast(x, "float"), "double")  # scikit-learn's trees compare in single precision
-    votes = forest_trees(Forests(trees, known, classes, folds=1), may_be_missing=True).sums(graph, rounded)
+    votes = forest_trees(Forests(trees, known, classes, 1), may_be_missing=True).sums(graph, rounded)
     total = votes
     if classes > 2:
         total = graph.node("ReduceSum", votes, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)

@@ -102,30 +102,17 @@ class Scaling:
         return self
 
 
-class ColumnScaling:
-    """The scaling of one column of a table, and the positions of its encoded columns in the encoded table.
+def column_scaling(scaling: Scaling, columns: slice) -> tuple[Scaling, NDArray[np.int64]]:
+    """Return the scaling of one column of a table, and the positions of its encoded columns in the encoded table.
 
     Args:
         scaling: The scaling of the whole table.
         columns: The unscaled columns that belong to the column of the table.
-
-    Attributes:
-        scaling: The scaling of these columns alone.
-        kept: Which of these columns are not dropped.
-        places: The positions of the columns that are not dropped.
-        flag_places: The positions of the flags.
-        flags: For each column that is not dropped, the position of its flag; -1 if it has none.
     """
-
-    def __init__(self, scaling: Scaling, columns: slice) -> None:
-        self.scaling = Scaling().restore({name: array[columns] for name, array in scaling.arrays().items()})
-        kept = scaling.spread > 0
-        place = np.cumsum(kept) - 1
-        flag = int(kept.sum()) + np.cumsum(scaling.flagged) - 1
-        self.kept: NDArray[np.bool_] = kept[columns]
-        self.places: NDArray[np.int64] = place[columns][self.kept]
-        self.flag_places: NDArray[np.int64] = flag[columns][scaling.flagged[columns]]
-        self.flags: NDArray[np.int64] = np.where(scaling.flagged, flag, -1)[columns][self.kept]
+    kept = scaling.spread > 0
+    place, flag = np.cumsum(kept) - 1, int(kept.sum()) + np.cumsum(scaling.flagged) - 1
+    part = Scaling().restore({name: array[columns] for name, array in scaling.arrays().items()})
+    return part, np.concatenate([place[columns][kept[columns]], flag[columns][scaling.flagged[columns]]])
 
 
 def put_columns(out: NDArray[np.float32], places: NDArray[np.int64], values: NDArray[Any]) -> None:
@@ -198,10 +185,9 @@ class TableEncoder:
         out = np.empty((len(X), self.scaling.width), dtype=np.float32)
         start = 0
         for positions, numbers in _encode_columns(_as_frame(X), self.columns):
-            scale = ColumnScaling(self.scaling, slice(start, start + numbers.shape[1]))
-            scaled = scale.scaling.transform(numbers)
-            encoded = scaled if positions is None else scaled[positions]
-            put_columns(out, np.concatenate([scale.places, scale.flag_places]), encoded)
+            scaling, places = column_scaling(self.scaling, slice(start, start + numbers.shape[1]))
+            scaled = scaling.transform(numbers)
+            put_columns(out, places, scaled if positions is None else scaled[positions])
             start += numbers.shape[1]
         return out
 
@@ -235,7 +221,7 @@ class TableEncoder:
             parts = [numbers if positions is None else numbers[positions] for positions, numbers in encoded]
         else:
             parts = [np.asarray(X, dtype=np.float64)]
-        _check_finite(parts)
+        check_finite(parts)
         return parts or [np.zeros((len(X), 0))]
 
     def _blocks(self, parts: list[Floats]) -> list[slice]:
@@ -288,7 +274,8 @@ def _has_only_numbers(frame: pd.DataFrame) -> bool:
     return all(pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype) for dtype in frame.dtypes)
 
 
-def _check_finite(parts: Sequence[Floats]) -> None:
+def check_finite(parts: Sequence[Floats]) -> None:
+    """Refuse infinite values."""
     if any(np.isinf(part).any() for part in parts):
         raise InvalidValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
 
@@ -309,7 +296,7 @@ def _encode_columns(
             f"columns that held numbers in fit hold something else now: {', '.join(unread)}. Write them as numbers, or "
             "leave an entry empty where it is not known"
         )
-    _check_finite([numbers for _, numbers in parts])
+    check_finite([numbers for _, numbers in parts])
     return parts
 
 

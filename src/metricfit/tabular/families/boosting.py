@@ -5,38 +5,43 @@ The trees are kept as arrays: merged over folds, predicted by LightGBM, saved an
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.boosting.library_rows import prior_logits
 from metricfit.core.types import ScalarAverage
-from metricfit.errors import InvalidValueError, ModelFileError
+from metricfit.errors import ModelFileError
 from metricfit.metrics.metric import Metric
 from metricfit.tabular.families.family import (
     Candidates,
     Deadline,
+    Expected,
     Family,
     Features,
     FittedModel,
     Floats,
     Integers,
+    ModelState,
     TrainingRows,
+    cross_entropy,
+    predict_in_parts,
 )
-from metricfit.tabular.families.states import Expected, ModelState, predict_in_parts
 
 if TYPE_CHECKING:
     import lightgbm
 
+log = logging.getLogger("metricfit.tabular")
+
 MAXIMUM_ROUNDS = 3000
 #: From here on the learning rate is doubled, which halves the time at the same cross-entropy.
 MANY_ROWS = 20_000
-#: Bits of LightGBM's decision_type: a categorical split, and zeros that count as missing.
-CATEGORICAL, ZERO_IS_MISSING = 1, 4
 
 
 @dataclass(frozen=True)
@@ -90,22 +95,21 @@ class Boosting(Family):
         self.metric, self.average = metric, average
         self.trains_for_metric = metric is not None
 
-    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
-        """Return the best candidate on the held-out rows."""
-        return self.fit_candidates(train, held_out, seed=seed, deadline=deadline).best
-
-    def fit_candidates(
-        self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline
-    ) -> Candidates:
+    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> Candidates:
         """Add trees until the cross-entropy of the held-out fold has not fallen for some rounds."""
         if self.metric is not None and not (train.x != train.x[:1]).any():
             # Without a column to split, LightGBM ends in an error beside an objective of ours, and not beside its own.
-            return Boosting(self.name, self.trees).fit_candidates(train, held_out, seed=seed, deadline=deadline)
+            return Boosting(self.name, self.trees).fit(train, held_out, seed=seed, deadline=deadline)
         start = prior_logits(train.y, train.weight, classes=train.classes)
         data = self._dataset(train, start)
         held_out_data = self._dataset(held_out, start, reference=data)
         settings = self.settings(len(train), train.classes, seed)
-        return self.grow(data, held_out_data, start, settings, lambda _: deadline.check())
+
+        def is_over() -> bool:
+            deadline.check()
+            return False
+
+        return self.grow(data, held_out_data, start, settings, is_over)
 
     def grow(
         self,
@@ -113,7 +117,7 @@ class Boosting(Family):
         held_out: lightgbm.Dataset,
         start: Floats,
         settings: dict[str, Any],
-        after_each_round: Callable[[Any], None],
+        is_over: Callable[[], bool],
     ) -> Candidates:
         """Grow trees on datasets of LightGBM.
 
@@ -122,27 +126,46 @@ class Boosting(Family):
             held_out: The rows whose cross-entropy says when to stop.
             start: The logits before any tree, which are the initial scores of both.
             settings: Parameters of LightGBM.
-            after_each_round: A callback of LightGBM.
+            is_over: Called after each round; training ends if it returns True.
 
         Returns:
             The trees after each round.
         """
         import lightgbm
 
-        recorder = _Recorder()
+        losses: list[float] = []
+        best = 0
+
+        def after_round(round_: Any) -> None:
+            nonlocal best
+            losses.append(float(round_.evaluation_result_list[0][2]))
+            if losses[-1] < losses[best]:
+                best = len(losses) - 1
+            if len(losses) - 1 - best < self.trees.patience:
+                if not is_over():
+                    return
+                log.info("%s ends after %d rounds, for time; its loss was still falling", self.name, len(losses))
+            raise lightgbm.EarlyStopException(round_.iteration, round_.evaluation_result_list)
+
+        def evaluate(scores: Floats, rows: lightgbm.Dataset) -> tuple[str, float, bool]:
+            """LightGBM passes raw scores beside an objective that is a function."""
+            y, weight = np.asarray(rows.get_label(), dtype=np.int64), rows.get_weight()
+            weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+            return "cross_entropy", cross_entropy(scores.reshape(len(y), -1), y, weight) / weight.sum(), False
+
         trees = lightgbm.train(
             settings,
             data,
             num_boost_round=MAXIMUM_ROUNDS,
             valid_sets=[held_out],
-            feval=None if self.metric is None else _cross_entropy,
-            callbacks=[recorder, lightgbm.early_stopping(self.trees.patience, verbose=False), after_each_round],
-            keep_training_booster=True,  # otherwise it is written as text and read again, without the later trees
+            feval=None if self.metric is None else evaluate,
+            callbacks=[after_round],
+            keep_training_booster=True,  # otherwise it is written as text and read again
         )
         weight = held_out.get_weight()
         counted = float(held_out.num_data() if weight is None else np.asarray(weight).sum())
-        losses = np.array(recorder.losses) * counted
-        return Candidates(Rounds(BoostedTrees.from_lightgbm(trees, start), len(losses)), losses)
+        text = trees.model_to_string(num_iteration=trees.current_iteration())
+        return Candidates(partial(BoostedTrees.from_lightgbm, text, start), np.array(losses) * counted)
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Put the trees of all folds into one model."""
@@ -187,36 +210,8 @@ class Boosting(Family):
         return settings | dict(self.trees.parameters)
 
 
-class _Recorder:
-    """A callback of LightGBM that keeps the cross-entropy after each round, before others may end the training."""
-
-    def __init__(self) -> None:
-        self.losses: list[float] = []
-        self.order = -1000
-
-    def __call__(self, round_: Any) -> None:
-        """Keep the cross-entropy."""
-        self.losses.append(float(round_.evaluation_result_list[0][2]))
-
-
-def _cross_entropy(scores: Floats, rows: lightgbm.Dataset) -> tuple[str, float, bool]:
-    """Return the mean cross-entropy of raw scores, as LightGBM expects an evaluation.
-
-    LightGBM passes raw scores beside an objective that is a function, and probabilities beside its own objectives.
-    """
-    y = np.asarray(rows.get_label(), dtype=np.int64)
-    weight = rows.get_weight()
-    if scores.ndim == 1:
-        losses = np.logaddexp(0.0, np.where(y == 1, -scores, scores))
-    else:
-        highest = scores.max(axis=1)
-        normalisers = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=1))
-        losses = normalisers - scores[np.arange(len(y)), y]
-    return "cross_entropy", float(np.average(losses, weights=None if weight is None else np.asarray(weight))), False
-
-
 @dataclass(frozen=True)
-class BoostedTrees:
+class BoostedTrees(FittedModel):
     """Trees that are added up, and the logits that they start from.
 
     The trees follow each other; of several logits, tree t belongs to logit t modulo their number. Within a tree, splits
@@ -251,63 +246,48 @@ class BoostedTrees:
 
     def of_fold(self, fold: int) -> BoostedTrees:
         """Return the trees of one fold, with the mean start of all folds."""
-        last = int(self.trees_of_folds[: fold + 1].sum())
-        trees = self._trees(last - int(self.trees_of_folds[fold]), last)
-        return replace(trees, value=trees.value * self.folds)
-
-    def first(self, rounds: int) -> BoostedTrees:
-        """Return the trees of the first rounds, of one fold."""
-        return self._trees(0, min(rounds * len(self.start), len(self.leaves)))
-
-    def _trees(self, first: int, end: int) -> BoostedTrees:
-        kept = np.zeros(len(self.leaves), dtype=bool)
-        kept[first:end] = True
+        kept = np.repeat(np.arange(self.folds) == fold, self.trees_of_folds)
         splits, leaves = np.repeat(kept, self.leaves - 1), np.repeat(kept, self.leaves)
-        return BoostedTrees(
-            self.start,
-            self.columns,
-            self.leaves[kept],
-            self.feature[splits],
-            self.threshold[splits],
-            self.left[splits],
-            self.right[splits],
-            self.value[leaves],
-            np.array([end - first], dtype=np.int64),
+        of_splits = {name: getattr(self, name)[splits] for name in _OF_SPLITS}
+        return replace(
+            self,
+            leaves=self.leaves[kept],
+            value=self.value[leaves] * self.folds,
+            trees_of_folds=self.trees_of_folds[fold : fold + 1],
+            **of_splits,
         )
 
     @classmethod
-    def from_lightgbm(cls, booster: lightgbm.Booster, start: Floats) -> BoostedTrees:
-        """Take all trees from LightGBM's text, with those after the best iteration.
+    def from_lightgbm(cls, text: str, start: Floats, last: int) -> BoostedTrees:
+        """Read the trees of LightGBM's text up to a round.
 
-        Raises:
-            InvalidValueError: The trees have categorical splits, missing values or linear leaves.
+        Args:
+            text: LightGBM's text.
+            start: The logits before any tree.
+            last: The number of the last round, from 0 on.
         """
-        numbers: dict[str, list[Floats]] = {name: [np.zeros(0)] for name in _LIGHTGBM_NAMES}
-        leaves = []
-        for block in booster.model_to_string(num_iteration=booster.current_iteration()).split("\nTree=")[1:]:
-            lines = dict(line.split("=", 1) for line in block.split("\n\n")[0].splitlines()[1:])
-            leaves.append(int(lines["num_leaves"]))
-            plain = lines["num_cat"] == "0" and lines.get("is_linear", "0") == "0"
-            kinds = [int(kind) for kind in lines.get("decision_type", "").split()]
-            if not plain or any(kind & (CATEGORICAL | ZERO_IS_MISSING) for kind in kinds):
-                raise InvalidValueError(
-                    "trees with categorical columns, missing zeros or linear leaves are not supported"
-                )
-            for name, parts in numbers.items():
-                if name == "leaf_value" or leaves[-1] > 1:
-                    parts.append(np.array(lines[name].split(), dtype=np.float64))
-        feature, threshold, left, right, value = (np.concatenate(parts) for parts in numbers.values())
-        return cls(
+        import lightgbm
+
+        booster = lightgbm.Booster(model_str=text)
+        trees = "\n".join(text.split("\nTree=")[1 : (last + 1) * len(start) + 1])
+
+        def numbers(name: str) -> Floats:
+            return np.array(" ".join(re.findall(f"^{name}=(.+)$", trees, re.MULTILINE)).split(), dtype=np.float64)
+
+        leaves = numbers("num_leaves").astype(np.int64)
+        model = cls(
             np.asarray(start, dtype=np.float64),
             booster.num_feature(),
-            np.array(leaves, dtype=np.int64),
-            feature.astype(np.int64),
-            round_down(threshold),
-            left.astype(np.int64),
-            right.astype(np.int64),
-            value,
+            leaves,
+            numbers("split_feature").astype(np.int64),
+            round_down(numbers("threshold")),
+            numbers("left_child").astype(np.int64),
+            numbers("right_child").astype(np.int64),
+            numbers("leaf_value"),
             np.array([len(leaves)], dtype=np.int64),
         )
+        vars(model)["_booster"] = booster  # so that the text is not written again
+        return model
 
     @classmethod
     def mean(cls, models: Sequence[BoostedTrees]) -> BoostedTrees:
@@ -323,7 +303,8 @@ class BoostedTrees:
         return predict_in_parts(self._sums, features.encoded) + self.start
 
     def _sums(self, x: NDArray[np.float32]) -> Floats:
-        sums = self._booster.predict(x, raw_score=True, num_threads=1)
+        rounds = len(self.leaves) // len(self.start)
+        sums = self._booster.predict(x, raw_score=True, num_threads=1, num_iteration=rounds)
         return np.asarray(sums, dtype=np.float64).reshape(len(x), -1)
 
     @cached_property
@@ -407,35 +388,8 @@ class BoostedTrees:
             raise ModelFileError(f"{kind}: a split or leaf is reached in two ways")
 
 
-@dataclass(frozen=True)
-class Rounds(Sequence[BoostedTrees]):
-    """The trees after each round of boosting.
-
-    Attributes:
-        trees: The trees of all rounds, of one fold.
-        number: The number of rounds.
-    """
-
-    trees: BoostedTrees
-    number: int
-
-    @overload
-    def __getitem__(self, at: int) -> BoostedTrees: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[BoostedTrees]: ...
-
-    def __getitem__(self, at: int | slice) -> BoostedTrees | list[BoostedTrees]:
-        if isinstance(at, slice):
-            return [self[place] for place in range(*at.indices(self.number))]
-        return self.trees.first(range(self.number)[at] + 1)
-
-    def __len__(self) -> int:
-        return self.number
-
-
 _INTEGERS = ("leaves", "feature", "left", "right", "trees_of_folds")
-_LIGHTGBM_NAMES = ("split_feature", "threshold", "left_child", "right_child", "leaf_value")
+_OF_SPLITS = ("feature", "threshold", "left", "right")
 
 
 def round_down(thresholds: Floats) -> NDArray[np.float32]:

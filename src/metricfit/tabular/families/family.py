@@ -1,22 +1,28 @@
-"""What a family of models is: it fits the folds of a table and gives logits.
+"""What a family of models is: it fits the folds of a table, and its fitted models give logits and are stored.
 
 All families get the same rows and the same folds, so that their out-of-fold logits can be compared and combined.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.errors import MetricfitError
+from metricfit.core.threads import thread_count
+from metricfit.errors import InvalidValueError, MetricfitError, ModelFileError, quote
+
+if TYPE_CHECKING:
+    from metricfit.tabular.large_rows import CompactFeatures
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,6 +32,10 @@ Splits = Sequence[tuple[Integers, Integers]]
 
 class OutOfTime(MetricfitError):
     """The time budget ran out while a family was training."""
+
+
+class MissingArgumentError(InvalidValueError):
+    """The folder does not hold a function of the user, which ``load`` needs as an argument."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,11 @@ class Deadline:
             raise OutOfTime("the time budget is used up")
 
 
+def take_rows(table: Any, index: Integers) -> Any:
+    """Return rows of a table as the user passed it, or None."""
+    return table.iloc[index] if hasattr(table, "iloc") else None if table is None else table[index]
+
+
 @dataclass(frozen=True)
 class Features:
     """The columns of some rows, in the two forms that families learn from.
@@ -75,10 +90,7 @@ class Features:
 
     def take(self, index: Integers) -> Features:
         """Return these rows."""
-        table = self.table
-        if table is not None:
-            table = table.iloc[index] if hasattr(table, "iloc") else table[index]
-        return Features(self.encoded[index], table)
+        return Features(self.encoded[index], take_rows(self.table, index))
 
     def parts(self, index: Integers) -> list[Integers]:
         """Return the row numbers in parts that are predicted at a time: here all at once."""
@@ -86,28 +98,6 @@ class Features:
 
     def __len__(self) -> int:
         return len(self.encoded)
-
-
-class AnyFeatures(Protocol):
-    """The columns of rows, encoded or in a compact form from which the columns of some rows can be encoded."""
-
-    @property
-    def encoded(self) -> NDArray[np.float32]:
-        """Numbers on one scale, without missing values."""
-        ...
-
-    @property
-    def table(self) -> Any:
-        """The table as the user passed it, or None."""
-        ...
-
-    def take(self, index: Integers) -> Features:
-        """Return these rows, encoded."""
-        ...
-
-    def parts(self, index: Integers) -> list[Integers]:
-        """Return the row numbers in parts that are predicted at a time."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +111,7 @@ class TrainingRows:
         classes: The number of classes of the whole table.
     """
 
-    features: AnyFeatures
+    features: Features | CompactFeatures
     y: Integers
     weight: Floats | None
     classes: int
@@ -145,29 +135,34 @@ class TrainingRows:
         return len(self.y)
 
 
-class FittedModel(Protocol):
+class FittedModel(ABC):
     """A model that was fitted on some rows."""
-
-    def logits(self, features: Features) -> Floats:
-        """Return logits ``(n, 1)`` of the positive class of two, or ``(n, c)`` of several classes."""
-        ...
-
-
-@runtime_checkable
-class ModelOfFolds(Protocol):
-    """A model whose logits are the mean over folds, and which still knows the model of each fold.
-
-    Models that keep the mean of the folds' coefficients alone are not of this kind.
-    """
 
     @property
     def folds(self) -> int:
-        """The number of folds."""
-        ...
+        """The number of folds whose models are known; 1 for models that keep the mean of the folds alone."""
+        return 1
 
     def of_fold(self, fold: int) -> FittedModel:
         """Return the model of one fold."""
-        ...
+        return self
+
+    @abstractmethod
+    def logits(self, features: Features) -> Floats:
+        """Return logits ``(n, 1)`` of the positive class of two, or ``(n, c)`` of several classes."""
+
+    @abstractmethod
+    def state(self) -> ModelState:
+        """Return what the model consists of."""
+
+    @classmethod
+    @abstractmethod
+    def restored(cls, state: ModelState, expected: Expected) -> FittedModel:
+        """Return the model that a state describes.
+
+        Raises:
+            ModelFileError: The state is damaged, or does not fit the table and its classes.
+        """
 
 
 @dataclass(frozen=True)
@@ -175,17 +170,12 @@ class Candidates:
     """Models of one fold that differ in a setting, such as the penalty or the number of trees.
 
     Attributes:
-        models: The models. Those of every fold are in the same order.
+        select: Returns the model with this number. The settings of every fold are in the same order.
         losses: The summed cross-entropy of each model on rows that it was not trained on.
     """
 
-    models: Sequence[FittedModel]
+    select: Callable[[int], FittedModel]
     losses: Floats
-
-    @property
-    def best(self) -> FittedModel:
-        """The model with the lowest loss. The rows of the loss must not judge it afterwards."""
-        return self.models[int(self.losses.argmin())]
 
 
 def choose_candidates(fitted: Sequence[FittedModel | Candidates]) -> list[FittedModel]:
@@ -204,18 +194,19 @@ def choose_candidates(fitted: Sequence[FittedModel | Candidates]) -> list[Fitted
 
     Example:
         >>> losses = np.array([[1.0, 2.0], [3.0, 2.5], [3.0, 2.5]])
-        >>> choose_candidates([Candidates(("weak", "strong"), loss) for loss in losses])
+        >>> choose_candidates([Candidates(("weak", "strong").__getitem__, loss) for loss in losses])
         ['strong', 'weak', 'weak']
     """
     candidates = [each for each in fitted if isinstance(each, Candidates)]
     if not candidates:
         return list(fitted)  # type: ignore[arg-type]
-    if len(candidates) == 1:
-        return [candidates[0].best]
     longest = max(len(each.losses) for each in candidates)
     losses = np.stack([np.pad(each.losses, (0, longest - len(each.losses)), mode="edge") for each in candidates])
-    chosen = [int(np.delete(losses, fold, axis=0).sum(axis=0).argmin()) for fold in range(len(candidates))]
-    return [each.models[min(at, len(each.models) - 1)] for each, at in zip(candidates, chosen, strict=True)]
+    models = []
+    for fold, each in enumerate(candidates):
+        of_others = np.delete(losses, fold, axis=0) if len(candidates) > 1 else losses
+        models.append(each.select(min(int(of_others.sum(axis=0).argmin()), len(each.losses) - 1)))
+    return models
 
 
 #: The largest share and number of the training rows that are set apart to choose settings on.
@@ -258,62 +249,46 @@ class Family(ABC):
         name: The name of the family in ``models`` and in ``models_``.
         can_be_stopped: Whether a fit ends soon after its deadline.
         growth: The seconds of a fit grow with the number of rows to this power; for families that cannot be stopped.
-        may_travel: Whether the workers of a cluster may fit it; the rows of a large table are not sent to them.
         trains_for_metric: Whether it is trained for the metric, which must then be one of counts.
-        fitted_rows: The rows that the last model was fitted on, if these are a sample of a large table.
+        fits_all_folds: Whether all folds are fitted as one computation.
+        takes_all_rows: Whether it is fitted on all rows of a large table, and not on a sample.
+        jobs: Threads of one fit; above 1 only where folds are fitted one after the other.
     """
 
     name: str
     can_be_stopped: bool = True
-    may_travel: bool = True
-    trains_for_metric: bool = False
     growth: float = 1.0
-    fitted_rows: int | None = None
-
-    def check(self, rows: TrainingRows) -> None:
-        """Raise an error if the family can never be fitted on such rows. All families are checked before training."""
-        return None
+    trains_for_metric: bool = False
+    fits_all_folds: bool = False
+    takes_all_rows: bool = False
+    jobs: int = 1
 
     def reason_to_skip(self, rows: TrainingRows) -> str | None:
-        """Return why the family is not for these rows, for example because there are too many; None if it is."""
+        """Return why the family is not for these rows, for example because there are too many; None if it is.
+
+        Raises:
+            InvalidValueError: The family can never be fitted on such rows.
+        """
         return None
 
     def prepare(self, rows: TrainingRows) -> Family:
         """Return the family with what all folds have in common, computed from the columns of all rows."""
         return self
 
-    def estimate(
-        self, rows: TrainingRows, splits: Sequence[tuple[Integers, Integers]], *, deadline: Deadline
-    ) -> float | None:
+    def estimate(self, rows: TrainingRows, splits: Splits, *, deadline: Deadline) -> float | None:
         """Return the seconds that ``fit_folds`` will take; None if that is not known beforehand."""
         return None
 
     @abstractmethod
-    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
-        """Fit a model.
-
-        Args:
-            train: The rows to learn from; they have every class.
-            held_out: Other rows, on which settings may be chosen. They must not judge the model afterwards.
-            seed: Seed of everything random.
-            deadline: When to stop with OutOfTime.
-
-        Returns:
-            The model.
-
-        Raises:
-            OutOfTime: The deadline passed.
-        """
-
-    def fit_candidates(
+    def fit(
         self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline
     ) -> FittedModel | Candidates:
-        """Fit a model on the rows of all folds but one, or several that differ in a setting.
+        """Fit a model, or several that differ in a setting.
 
         Args:
             train: The rows to learn from; they have every class.
-            held_out: The rows of the other fold, which judge the model. Nothing is chosen on them: candidates have
-                their losses on these rows, and ``choose_candidates`` chooses by the losses of other folds.
+            held_out: Other rows, which judge the model. Nothing is chosen on them: candidates have their losses on
+                these rows, and ``choose_candidates`` chooses by the losses of other folds.
             seed: Seed of everything random.
             deadline: When to stop with OutOfTime.
 
@@ -323,48 +298,25 @@ class Family(ABC):
         Raises:
             OutOfTime: The deadline passed.
         """
-        return self.fit(train, held_out, seed=seed, deadline=deadline)
 
     def fit_folds(
-        self,
-        rows: TrainingRows,
-        splits: Splits,
-        *,
-        seed: int,
-        jobs: int,
-        deadline: Deadline,
+        self, rows: TrainingRows, splits: Splits, *, seed: int, deadline: Deadline
     ) -> Sequence[FittedModel | Candidates]:
-        """Fit a model for each fold; ``jobs`` folds at a time, each in a thread.
+        """Fit a model for each fold, one after the other.
 
         Args:
             rows: The rows of the table.
             splits: For each fold, the rows to train on and the rows that are held out.
             seed: Seed of the first fold; the others have the numbers after it.
-            jobs: Number of threads.
             deadline: When to stop with OutOfTime.
 
         Returns:
             For each fold a model or candidates.
         """
-
-        def fit(fold: int) -> FittedModel | Candidates:
-            train, held_out = splits[fold]
-            return self.fit_candidates(rows.take(train), rows.take(held_out), seed=seed + fold, deadline=deadline)
-
-        if jobs == 1:
-            return [fit(fold) for fold in range(len(splits))]
-        with ThreadPoolExecutor(jobs) as pool:
-            futures = [pool.submit(fit, fold) for fold in range(len(splits))]
-            try:
-                return [future.result() for future in futures]
-            except BaseException:
-                deadline.cancelled.set()  # ends the other folds at their next check
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
-
-    def batches(self, splits: Splits, jobs: int) -> list[Splits]:
-        """Return the folds in the groups that are fitted at a time, one fold per job."""
-        return [splits[first : first + jobs] for first in range(0, len(splits), jobs)]
+        return [
+            self.fit(rows.take(train), rows.take(held_out), seed=seed + fold, deadline=deadline)
+            for fold, (train, held_out) in enumerate(splits)
+        ]
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Return one model whose logits are the mean of the logits of the folds' models."""
@@ -372,7 +324,7 @@ class Family(ABC):
 
 
 @dataclass(frozen=True)
-class MeanOfFolds:
+class MeanOfFolds(FittedModel):
     """The mean of several models' logits."""
 
     models: tuple[FittedModel, ...]
@@ -388,10 +340,22 @@ class MeanOfFolds:
 
     def logits(self, features: Features) -> Floats:
         """Return the mean of the models' logits."""
-        total = self.models[0].logits(features)
-        for model in self.models[1:]:
-            total = total + model.logits(features)
-        return total / len(self.models)
+        return np.mean([model.logits(features) for model in self.models], axis=0)
+
+    def state(self) -> ModelState:
+        """Return the states of the models."""
+        return ModelState("mean_of_folds", parts=tuple(model.state() for model in self.models))
+
+    @classmethod
+    def restored(cls, state: ModelState, expected: Expected) -> MeanOfFolds:
+        """Return the models of a state.
+
+        Raises:
+            ModelFileError: There are none, or one is damaged.
+        """
+        if not state.parts:
+            raise ModelFileError("mean_of_folds: there are no models")
+        return cls(tuple(restore_model(part, expected) for part in state.parts))
 
 
 def to_logits(probabilities: Floats, classes: int) -> Floats:
@@ -402,3 +366,175 @@ def to_logits(probabilities: Floats, classes: int) -> Floats:
     """
     logs = np.log(probabilities)
     return np.asarray(logs[:, 1:] - logs[:, :1] if classes == 2 else logs)
+
+
+def log_losses(logits: Floats, y: Integers) -> Floats:
+    """Return the cross-entropy of each row of logits ``(..., n, 1)`` of two classes or ``(..., n, c)`` of several.
+
+    >>> log_losses(np.array([[0.0], [2.0]]), np.array([0, 1])).round(3)
+    array([0.693, 0.127])
+    """
+    if logits.shape[-1] == 1:
+        return np.logaddexp(0.0, np.where(y == 1, -logits[..., 0], logits[..., 0]))
+    return np.asarray(np.logaddexp.reduce(logits, axis=-1) - logits[..., np.arange(len(y)), y])
+
+
+def cross_entropy(logits: Floats, y: Integers, weight: Floats | None) -> float:
+    """Return the summed cross-entropy of logits ``(n, 1)`` or ``(n, c)``."""
+    losses = log_losses(logits, y)
+    return float(losses.sum() if weight is None else losses @ weight)
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """What a fitted model consists of.
+
+    Attributes:
+        kind: The name under which the class of the model is registered.
+        values: What JSON can hold.
+        arrays: Arrays by name.
+        files: Contents of files by name.
+        parts: The states of the models that it is made of.
+    """
+
+    kind: str
+    values: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    parts: tuple[ModelState, ...] = ()
+
+    def array(self, name: str, kind: str, shape: Sequence[int | None]) -> NDArray[Any]:
+        """Return an array that has the expected kind, shape and finite numbers.
+
+        Args:
+            name: Its name.
+            kind: "f" for floating-point numbers, "i" for integers.
+            shape: The expected shape; None where any size is allowed.
+
+        Raises:
+            ModelFileError: It is missing, or not as expected.
+        """
+        array = self.arrays.get(name)
+        if array is None:
+            raise ModelFileError(f"{self.kind}: the array {name} is missing")
+        fits = array.ndim == len(shape) and all(
+            size is None or size == actual for size, actual in zip(shape, array.shape, strict=True)
+        )
+        if not fits:
+            expected = " x ".join("any" if size is None else str(size) for size in shape)
+            raise ModelFileError(f"{self.kind}: {name} has the shape {array.shape}, expected {expected}")
+        if array.dtype.kind not in ("iu" if kind == "i" else kind):
+            raise ModelFileError(f"{self.kind}: {name} has numbers of type {array.dtype}")
+        if kind == "f" and not np.isfinite(array).all():
+            raise ModelFileError(f"{self.kind}: {name} has numbers that are not finite")
+        return array
+
+    def indices(self, name: str, size: int | None, least: int, end: int) -> NDArray[np.int64]:
+        """Return a list of whole numbers from ``least`` to below ``end``.
+
+        Raises:
+            ModelFileError: It is missing, of another size, or has other numbers.
+        """
+        array = self.array(name, "i", (size,))
+        if array.size and not (least <= int(array.min()) and int(array.max()) < end):
+            raise ModelFileError(f"{self.kind}: {name} has numbers outside of {least} to {end - 1}")
+        return array.astype(np.int64)
+
+    def whole_number(self, name: str, least: int, most: int) -> int:
+        """Return one of the values, a whole number from ``least`` to ``most``.
+
+        Raises:
+            ModelFileError: It is missing or another value.
+        """
+        value = self.values.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ModelFileError(
+                f"{self.kind}: {name} must be a whole number from {least} to {most}, got {quote(value)}"
+            )
+        return value
+
+    def positive_number(self, name: str) -> float:
+        """Return one of the values, a finite number above 0.
+
+        Raises:
+            ModelFileError: It is missing or another value.
+        """
+        value = self.values.get(name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
+            raise ModelFileError(f"{self.kind}: {name} must be a finite number above 0, got {quote(value)}")
+        return float(value)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a stored model has to fit.
+
+    Attributes:
+        columns: The number of encoded columns.
+        classes: The number of classes.
+        trusted: Names of types that the user trusts in a stored scikit-learn model.
+        network: The user's function that makes networks, or None.
+    """
+
+    columns: int
+    classes: int
+    trusted: tuple[str, ...] = ()
+    network: Any = None
+
+    @property
+    def outputs(self) -> int:
+        """The number of logits per row."""
+        return 1 if self.classes == 2 else self.classes
+
+
+#: The module and the class that reads each kind of state; networks need torch, which others do not.
+KINDS = {
+    "mean_of_folds": ("family", "MeanOfFolds"),
+    "boosted_trees": ("boosting", "BoostedTrees"),
+    "forests": ("forest", "Forests"),
+    "linear": ("linear", "LinearModel"),
+    "kernel": ("kernel", "KernelModel"),
+    "network": ("network_models", "NetworkModel"),
+    "user_model": ("user_model", "FittedUserModel"),
+}
+
+
+def restore_model(state: ModelState, expected: Expected) -> FittedModel:
+    """Return the model that a state describes.
+
+    Args:
+        state: What ``model.state()`` returned, read from files.
+        expected: What the model has to fit.
+
+    Raises:
+        ModelFileError: The state is damaged, or is not of a model for this table.
+        UntrustedTypeError: It has a scikit-learn model of types that nobody trusts.
+    """
+    if state.kind not in KINDS:
+        raise ModelFileError(f"models of kind {quote(state.kind)} are not known; known are {', '.join(KINDS)}")
+    module, name = KINDS[state.kind]
+    kind: type[FittedModel] = getattr(import_module(f"metricfit.tabular.families.{module}"), name)
+    return kind.restored(state, expected)
+
+
+#: Rows that a thread predicts at a time. The parts do not depend on the number of threads, so that the predictions do
+#: not either.
+ROWS_PER_PART = 8192
+
+
+def predict_in_parts(predict: Callable[[NDArray[np.float32]], Floats], x: NDArray[np.float32]) -> Floats:
+    """Apply a function to parts of the rows, in as many threads as torch would use.
+
+    Args:
+        predict: Takes rows and returns one row of numbers for each; it runs in several threads at the same time.
+        x: The rows.
+
+    Returns:
+        The results of all rows.
+    """
+    parts = [x[first : first + ROWS_PER_PART] for first in range(0, max(1, len(x)), ROWS_PER_PART)]
+    threads = min(thread_count(), len(parts))
+    if threads == 1:
+        return np.concatenate([predict(part) for part in parts])
+    with ThreadPoolExecutor(threads) as pool:
+        return np.concatenate(list(pool.map(predict, parts)))

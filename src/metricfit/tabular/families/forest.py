@@ -1,33 +1,33 @@
-"""Extremely randomised trees by scikit-learn, kept as compact arrays.
-
-A tree is written node by node, each followed by its left branch and then its right one. Which nodes are leaves then
-says all about its shape: every sequence that can be read gives a tree, and no stored number points to a node.
-"""
+"""Extremely randomised trees by scikit-learn, stored as compact arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import joblib
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.tree import ExtraTreeClassifier
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
-from metricfit.errors import InvalidStateError, ModelFileError
+from metricfit.errors import ModelFileError
 from metricfit.tabular.families.boosting import round_down
 from metricfit.tabular.families.family import (
     Deadline,
+    Expected,
     Family,
     Features,
     FittedModel,
     Floats,
     Integers,
+    ModelState,
     TrainingRows,
+    predict_in_parts,
     to_logits,
 )
-from metricfit.tabular.families.states import Expected, ModelState, predict_in_parts
 
 #: Trees per fold. Trees of large tables are large, and fewer of them suffice.
 TREES, TREES_OF_MANY_VALUES, TREES_OF_MANY_ROWS = 200, 100, 50
@@ -35,30 +35,34 @@ MANY_VALUES, MANY_ROWS = 250_000, 20_000
 #: Leaves hold at least one row, and one more for each of this many rows: full trees of large tables would be huge.
 ROWS_PER_LEAF_ROW = 10_000
 MOST_FOLDS = 1000
-LEAF = -1
 
 
 @dataclass(frozen=True)
-class Forests:
+class Forests(FittedModel):
     """The trees of one or several folds, which vote together.
 
     Attributes:
         trees: The trees of all folds.
         known: For each tree, the classes that it knows.
         classes: The number of classes of the whole table.
-        folds: The number of folds.
+        forests: The number of folds.
     """
 
     trees: tuple[Tree, ...]
     known: tuple[Integers, ...]
     classes: int
-    folds: int
+    forests: int
+
+    @property
+    def folds(self) -> int:
+        """The number of folds."""
+        return self.forests
 
     def of_fold(self, fold: int) -> Forests:
         """Return the trees of one fold; all folds have equally many."""
         trees = len(self.trees) // self.folds
         part = slice(fold * trees, (fold + 1) * trees)
-        return Forests(self.trees[part], self.known[part], self.classes, folds=1)
+        return Forests(self.trees[part], self.known[part], self.classes, 1)
 
     def logits(self, features: Features) -> Floats:
         """Return the logits of the mean vote; half a vote for every class keeps them finite."""
@@ -73,9 +77,32 @@ class Forests:
         return total
 
     def state(self) -> ModelState:
-        """Return the trees as arrays."""
-        trees = CompactTrees.from_scikit_learn(self.trees, self.known, self.classes)
-        return ModelState("forests", {"folds": self.folds}, trees.arrays())
+        """Return the nodes of all trees, one tree after the other.
+
+        ``feature`` is the column of each node, -1 for leaves; ``left`` and ``right`` are numbers of nodes of the tree;
+        rows go left where the column is at most ``threshold``. Leaves have a row of ``shares``, of which few differ.
+        """
+        values = []
+        for tree, known in zip(self.trees, self.known, strict=True):
+            value = np.zeros((tree.node_count, self.classes))
+            value[:, known] = tree.value[:, 0, : len(known)]
+            values.append(value)
+        feature, left, right, threshold = (
+            np.concatenate([getattr(tree, name) for tree in self.trees])
+            for name in ("feature", "children_left", "children_right", "threshold")
+        )
+        inner = left >= 0
+        shares, share = np.unique(np.concatenate(values)[~inner], axis=0, return_inverse=True)
+        arrays = {
+            "nodes": np.array([tree.node_count for tree in self.trees]),
+            "feature": _narrow(np.where(inner, feature, -1)),
+            "left": _narrow(left[inner]),
+            "right": _narrow(right[inner]),
+            "threshold": round_down(threshold[inner]),
+            "share": _narrow(share.ravel()),
+            "shares": shares,
+        }
+        return ModelState("forests", {"folds": self.folds}, arrays)
 
     @classmethod
     def restored(cls, state: ModelState, expected: Expected) -> Forests:
@@ -84,9 +111,40 @@ class Forests:
         Raises:
             ModelFileError: The arrays are no trees for this table.
         """
-        trees = CompactTrees.restored(state, expected.columns, expected.classes).to_scikit_learn(expected.columns)
+        sizes = state.indices("nodes", None, 1, 2**31)
+        count = int(sizes.sum())
+        feature = state.indices("feature", count, -1, expected.columns)
+        inner = feature >= 0
+        splits, shares = int(inner.sum()), state.array("shares", "f", (None, expected.classes)).astype(np.float64)
+        if shares.size and not (shares.min() >= 0 and shares.max() <= 1 + 1e-9):
+            raise ModelFileError("forests: shares outside of 0 to 1")
+        nodes = np.zeros(count, dtype=NODE_DTYPE)
+        nodes["feature"], nodes["threshold"] = np.where(inner, feature, -2), -2.0
+        nodes["left_child"] = nodes["right_child"] = -1
+        nodes["threshold"][inner] = state.array("threshold", "f", (splits,)).astype(np.float32)
+        nodes["left_child"][inner] = state.indices("left", splits, 1, 2**31)
+        nodes["right_child"][inner] = state.indices("right", splits, 1, 2**31)
+        values = np.zeros((count, 1, expected.classes))
+        values[~inner, 0] = shares[state.indices("share", count - splits, 0, len(shares))]
+        trees = []
+        for end, size in zip(np.cumsum(sizes), sizes, strict=True):
+            part = nodes[end - size : end].copy()
+            _check_tree(part)
+            tree = Tree(expected.columns, np.array([expected.classes], dtype=np.intp), 1)
+            part_values = values[end - size : end].copy()
+            tree.__setstate__({"max_depth": 0, "node_count": len(part), "nodes": part, "values": part_values})
+            trees.append(tree)
         every = np.arange(expected.classes)
         return cls(tuple(trees), (every,) * len(trees), expected.classes, state.whole_number("folds", 1, MOST_FOLDS))
+
+
+def _check_tree(nodes: NDArray[Any]) -> None:
+    """Refuse nodes that are not each, but the first, a child of one earlier node."""
+    inner = np.flatnonzero(nodes["left_child"] >= 0)
+    children = np.concatenate([nodes["left_child"][inner], nodes["right_child"][inner]])
+    later = children > np.tile(inner, 2)
+    if not later.all() or not np.array_equal(np.sort(children), np.arange(1, len(nodes))):
+        raise ModelFileError("forests: the nodes form no tree")
 
 
 class ExtraTrees(Family):
@@ -101,8 +159,6 @@ class ExtraTrees(Family):
 
     def __init__(self, trees: int | None = None) -> None:
         self.trees = trees
-        #: Trees that are grown at a time.
-        self.jobs = 1
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Grow the trees of scikit-learn's ExtraTreesClassifier.
@@ -122,11 +178,12 @@ class ExtraTrees(Family):
 
         def grow(tree: ExtraTreeClassifier) -> Tree:
             deadline.check()
-            return tree.fit(x, train.y, sample_weight=train.weight, check_input=False).tree_
+            with config_context(skip_parameter_validation=True):  # a third of the time of a small tree
+                return tree.fit(x, train.y, sample_weight=train.weight, check_input=False).tree_
 
         members = tuple(joblib.Parallel(self.jobs, backend="threading")(joblib.delayed(grow)(tree) for tree in trees))
         known = np.asarray(trees[0].classes_, dtype=np.int64)
-        return Forests(members, (known,) * len(members), train.classes, folds=1)
+        return Forests(members, (known,) * len(members), train.classes, 1)
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Let the trees of all folds vote together."""
@@ -143,124 +200,6 @@ def _usual_number_of_trees(train: TrainingRows) -> int:
     if len(train) > MANY_ROWS:
         return TREES_OF_MANY_ROWS
     return TREES if train.x.size <= MANY_VALUES else TREES_OF_MANY_VALUES
-
-
-@dataclass(frozen=True)
-class CompactTrees:
-    """Trees one after the other.
-
-    Attributes:
-        nodes: The number of nodes of each tree.
-        feature: The column of each node, and -1 for leaves.
-        threshold: One number per node that is no leaf; rows go left where the column is at most this.
-        share: For each leaf, its row in ``shares``.
-        shares: The distinct rows of class shares; few, because most leaves hold rows of one class.
-    """
-
-    nodes: Integers
-    feature: NDArray[np.integer]
-    threshold: NDArray[np.float32]
-    share: NDArray[np.integer]
-    shares: Floats
-
-    @classmethod
-    def from_scikit_learn(cls, trees: Sequence[Tree], known: Sequence[Integers], classes: int) -> CompactTrees:
-        """Take what prediction needs from trees.
-
-        Args:
-            trees: The trees.
-            known: For each tree, the classes that it knows.
-            classes: The number of classes of the whole table.
-        """
-        features, thresholds, values = [], [], []
-        for tree, of_tree in zip(trees, known, strict=True):
-            inner = tree.children_left >= 0
-            if not np.array_equal(tree.children_left[inner], np.flatnonzero(inner) + 1):
-                raise InvalidStateError(
-                    "trees of this version of scikit-learn cannot be saved; their nodes are in another order"
-                )
-            features.append(np.where(inner, tree.feature, LEAF))
-            thresholds.append(round_down(tree.threshold[inner]))
-            value = np.zeros((int((~inner).sum()), classes))
-            value[:, of_tree] = tree.value[~inner, 0, : len(of_tree)]
-            values.append(value)
-        shares, share = np.unique(np.concatenate(values), axis=0, return_inverse=True)
-        return cls(
-            np.array([len(feature) for feature in features]),
-            _narrow(np.concatenate(features)),
-            np.concatenate(thresholds),
-            _narrow(share.ravel()),
-            shares,
-        )
-
-    def to_scikit_learn(self, columns: int) -> list[Tree]:
-        """Return trees of scikit-learn.
-
-        Raises:
-            ModelFileError: The nodes of a tree do not form one.
-        """
-        trees = []
-        inner_end, leaf_end = 0, 0
-        ends = np.cumsum(self.nodes)
-        for first, end in zip(ends - self.nodes, ends, strict=True):
-            feature = self.feature[first:end].astype(np.int64)
-            inner = feature >= 0
-            inner_start, inner_end = inner_end, inner_end + int(inner.sum())
-            leaf_start, leaf_end = leaf_end, leaf_end + int((~inner).sum())
-            nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
-            nodes["left_child"], nodes["right_child"] = children_of(inner)
-            nodes["feature"] = np.where(inner, feature, -2)
-            nodes["threshold"][inner] = self.threshold[inner_start:inner_end]
-            nodes["threshold"][~inner] = -2.0
-            values = np.zeros((len(feature), 1, self.shares.shape[1]))
-            values[~inner, 0] = self.shares[self.share[leaf_start:leaf_end]]
-            tree = Tree(columns, np.array([self.shares.shape[1]], dtype=np.intp), 1)
-            tree.__setstate__({"max_depth": 0, "node_count": len(nodes), "nodes": nodes, "values": values})
-            trees.append(tree)
-        return trees
-
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return the arrays by name."""
-        return {name: getattr(self, name) for name in ("nodes", "feature", "threshold", "share", "shares")}
-
-    @classmethod
-    def restored(cls, state: ModelState, columns: int, classes: int) -> CompactTrees:
-        """Return the trees of a state.
-
-        Raises:
-            ModelFileError: The arrays do not fit together or do not fit the table.
-        """
-        nodes = state.indices("nodes", None, 1, 2**31)
-        feature = state.indices("feature", int(nodes.sum()), LEAF, columns)
-        leaves = int((feature == LEAF).sum())
-        shares = state.array("shares", "f", (None, classes)).astype(np.float64)
-        if shares.size and not (shares.min() >= 0 and shares.max() <= 1 + 1e-9):
-            raise ModelFileError(f"{state.kind}: shares outside of 0 to 1")
-        threshold = state.array("threshold", "f", (len(feature) - leaves,)).astype(np.float32)
-        return cls(nodes, feature, threshold, state.indices("share", leaves, 0, len(shares)), shares)
-
-
-def children_of(inner: NDArray[np.bool_]) -> tuple[Integers, Integers]:
-    """Return the left and right child of each node, -1 for leaves.
-
-    Args:
-        inner: For each node in order, whether it has children.
-
-    Raises:
-        ModelFileError: The nodes form no tree.
-    """
-    # The number of branches that are open after each node. The left branch of a node ends with the next leaf that
-    # leaves as many as there were before the node; sorted by this number, nodes and such leaves take turns.
-    open_branches = np.cumsum(np.where(inner, 1, -1)) + 1
-    if open_branches[-1] != 0 or not (open_branches[:-1] > 0).all():
-        raise ModelFileError("the nodes form no tree")
-    level = np.where(inner, open_branches, open_branches + 1)
-    order = np.argsort(level, kind="stable")
-    order = order[order != len(inner) - 1]  # the last leaf ends no left branch
-    left, right = np.full(len(inner), -1), np.full(len(inner), -1)
-    parents, ends = order[::2], order[1::2]
-    left[parents], right[parents] = parents + 1, ends + 1
-    return left, right
 
 
 def _narrow(numbers: NDArray[np.integer]) -> NDArray[np.integer]:

@@ -9,8 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows
-from metricfit.tabular.families.states import Expected, ModelState, predict_in_parts
+from metricfit.tabular.families.family import (
+    Deadline,
+    Expected,
+    Family,
+    Features,
+    FittedModel,
+    Floats,
+    ModelState,
+    TrainingRows,
+    predict_in_parts,
+)
 
 PENALTY = 3.0
 MOST_ROWS = 10_000
@@ -19,7 +28,7 @@ NUMBERS_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
-class KernelModel:
+class KernelModel(FittedModel):
     r"""Logits :math:`\sum_s a_s \exp(-\gamma |x - x_s|^2) + b`, in one expansion for all logits.
 
     Attributes:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
@@ -17,13 +16,16 @@ from metricfit.tabular.encoding.encoder import CLIP
 from metricfit.tabular.families.family import (
     Candidates,
     Deadline,
+    Expected,
     Family,
     Features,
     FittedModel,
     Floats,
+    ModelState,
     TrainingRows,
+    cross_entropy,
+    predict_in_parts,
 )
-from metricfit.tabular.families.states import Expected, ModelState, predict_in_parts
 
 #: scikit-learn's C, from the strongest penalty to the weakest.
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -49,7 +51,7 @@ def both_scales(encoded: NDArray[np.float32]) -> Floats:
 
 
 @dataclass(frozen=True)
-class LinearModel:
+class LinearModel(FittedModel):
     """Logits that are linear in the columns of ``both_scales``.
 
     Attributes:
@@ -90,13 +92,7 @@ class Linear(Family):
 
     name = "linear"
 
-    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
-        """Return the best candidate on the held-out rows."""
-        return self.fit_candidates(train, held_out, seed=seed, deadline=deadline).best
-
-    def fit_candidates(
-        self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline
-    ) -> Candidates:
+    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> Candidates:
         """Fit on each scale, from the strongest penalty to the weakest, each from the solution before."""
         columns, held_out_columns = both_scales(train.x), both_scales(held_out.x)
         width = train.x.shape[1]
@@ -111,11 +107,12 @@ class Linear(Family):
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     model.fit(columns[:, scale], train.y, sample_weight=train.weight)
                 coefficients, intercepts = _all_classes(model, train.classes)
-                losses.append(cross_entropy(held_out_columns[:, scale] @ coefficients.T + intercepts, held_out))
+                logits = held_out_columns[:, scale] @ coefficients.T + intercepts
+                losses.append(cross_entropy(logits, held_out.y, held_out.weight))
                 placed = np.zeros((len(intercepts), 2 * width))
                 placed[:, scale] = coefficients
                 models.append(LinearModel(placed, intercepts))
-        return Candidates(models, np.nan_to_num(np.array(losses), nan=np.inf, posinf=np.inf))
+        return Candidates(models.__getitem__, np.nan_to_num(np.array(losses), nan=np.inf, posinf=np.inf))
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Average the coefficients, which averages the logits."""
@@ -124,13 +121,6 @@ class Linear(Family):
             np.mean([model.coefficients for model in linear], axis=0),
             np.mean([model.intercepts for model in linear], axis=0),
         )
-
-
-def cross_entropy(logits: Floats, rows: TrainingRows) -> float:
-    """Return the summed cross-entropy of logits ``(n, 1)`` or ``(n, c)``."""
-    by_class = np.concatenate([np.zeros_like(logits), logits], axis=1) if rows.classes == 2 else logits
-    losses = -log_softmax(by_class, axis=1)[np.arange(len(rows)), rows.y]
-    return float(losses.sum() if rows.weight is None else losses @ rows.weight)
 
 
 def _all_classes(model: LogisticRegression, classes: int) -> tuple[Floats, Floats]:

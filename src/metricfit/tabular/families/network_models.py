@@ -18,17 +18,19 @@ from metricfit.metrics.requirements import Requirement
 from metricfit.models import Blend, TabM, embedded_mlp, mlp, piecewise_linear, quantile_bins
 from metricfit.tabular.families.family import (
     Deadline,
+    Expected,
     Family,
     Features,
     FittedModel,
     Floats,
+    MissingArgumentError,
+    ModelState,
     Splits,
     TrainingRows,
     set_apart,
 )
 from metricfit.tabular.families.network import KINDS, WITHOUT_METRIC, Network, OwnNetwork
 from metricfit.tabular.families.network_training import Recipe, Trainer, choose_schedule, history_rows
-from metricfit.tabular.families.states import Expected, MissingArgumentError, ModelState
 
 #: Rows of one forward pass of a prediction.
 ROWS_AT_ONCE = 1024
@@ -145,7 +147,7 @@ def bin_edges(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class NetworkModel:
+class NetworkModel(FittedModel):
     """One or several trained networks; their mean logits are the prediction.
 
     Attributes:
@@ -227,13 +229,13 @@ class NetworkFamily(Family):
         average: The metric's average over several classes.
         requirements: The requirements of the recipe "constrained".
         device: Where to train; by default on a GPU if there is one.
-        edges: The edges of the bins of embeddings, if ``prepare`` has computed them.
 
     Raises:
         InvalidValueError: The recipe "constrained" has no requirements.
     """
 
     name = "network"
+    fits_all_folds = True
 
     def __init__(
         self,
@@ -243,7 +245,6 @@ class NetworkFamily(Family):
         *,
         requirements: Sequence[Requirement] = (),
         device: str | torch.device | None = None,
-        edges: Tensor | None = None,
     ) -> None:
         if settings.recipe == "constrained" and not requirements:
             raise InvalidValueError("recipe='constrained' needs requirements: subject_to=['recall >= 0.9']")
@@ -251,48 +252,27 @@ class NetworkFamily(Family):
         self.trains_for_metric = settings.recipe not in WITHOUT_METRIC
         self.requirements = tuple(requirements)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.edges = edges
 
-    def check(self, rows: TrainingRows) -> None:
+    def reason_to_skip(self, rows: TrainingRows) -> str | None:
         """Refuse a GPU that is not there."""
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise InvalidValueError(f"device={str(self.device)!r}: torch finds no GPU; use device='cpu', or None")
-
-    def prepare(self, rows: TrainingRows) -> NetworkFamily:
-        """Compute the edges of the embeddings' bins, the same for all folds."""
-        if not self._architecture(rows).width:
-            return self
-        return NetworkFamily(
-            self.settings,
-            self.metric,
-            self.average,
-            requirements=self.requirements,
-            device=self.device,
-            edges=bin_edges(torch.from_numpy(rows.x)),
-        )
+        return None
 
     def estimate(self, rows: TrainingRows, splits: Splits, *, deadline: Deadline) -> float:
         """Estimate the seconds of ``fit_folds`` from the time of a few steps."""
         return self._trainer(rows, splits).seconds(_tensors(rows), splits, deadline=deadline)
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
-        """Train one network, as ``fit_folds`` does."""
-        rows = _joined(train, held_out)
-        split = np.arange(len(train)), np.arange(len(train), len(rows))
-        return self.fit_folds(rows, [split], seed=seed, jobs=1, deadline=deadline)[0]
+        """Train one network, as ``fit_folds`` does; the held-out rows have no part in it."""
+        split = np.arange(len(train)), np.arange(0)
+        return self.fit_folds(train, [split], seed=seed, deadline=deadline)[0]
 
-    def fit_folds(
-        self,
-        rows: TrainingRows,
-        splits: Splits,
-        *,
-        seed: int,
-        jobs: int,
-        deadline: Deadline,
-    ) -> list[FittedModel]:
-        """Train one network per fold, all as one computation, whatever ``jobs`` is.
+    def fit_folds(self, rows: TrainingRows, splits: Splits, *, seed: int, deadline: Deadline) -> list[FittedModel]:
+        """Train one network per fold, all as one computation.
 
-        The weights of the epoch with the lowest loss on rows apart are kept, which are some of the training rows.
+        The weights of the epoch with the lowest loss on rows apart are kept, which are some of the training rows. The
+        edges of the embeddings' bins are those of all rows.
         """
         deadline.check()
         splits = [set_apart(train, rows.y, seed + fold) for fold, (train, _) in enumerate(splits)]
@@ -302,10 +282,6 @@ class NetworkFamily(Family):
             NetworkModel(trainer.architecture, (result.model.cpu().double().eval(),), (history,))
             for result, history in zip(results, history_rows(results), strict=True)
         ]
-
-    def batches(self, splits: Splits, jobs: int) -> list[Splits]:
-        """Return all folds together."""
-        return [splits]
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Return one model with the members of all folds."""
@@ -338,9 +314,7 @@ class NetworkFamily(Family):
             requirements=self.requirements,
             prior=float((rows.y == 1).mean()),
         )
-        edges = self.edges
-        if architecture.width and edges is None:
-            edges = bin_edges(torch.from_numpy(rows.x))
+        edges = bin_edges(torch.from_numpy(rows.x)) if architecture.width else None
         own = settings.kind if callable(settings.kind) else None
         return Trainer(
             architecture,
@@ -354,15 +328,6 @@ class NetworkFamily(Family):
 def _tensors(rows: TrainingRows) -> tuple[Tensor, ...]:
     data = torch.from_numpy(rows.x), torch.from_numpy(rows.y)
     return data if rows.weight is None else (*data, torch.from_numpy(rows.weight))
-
-
-def _joined(first: TrainingRows, second: TrainingRows) -> TrainingRows:
-    """Return the encoded columns, classes and weights of both."""
-    weight = None
-    if first.weight is not None and second.weight is not None:
-        weight = np.concatenate([first.weight, second.weight])
-    x = np.concatenate([first.x, second.x])
-    return TrainingRows(Features(x), np.concatenate([first.y, second.y]), weight, first.classes)
 
 
 def stored_architecture(state: ModelState, expected: Expected) -> Architecture:

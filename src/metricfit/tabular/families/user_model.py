@@ -11,9 +11,18 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote
-from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows, to_logits
+from metricfit.tabular.families.family import (
+    Deadline,
+    Expected,
+    Family,
+    Features,
+    FittedModel,
+    Floats,
+    ModelState,
+    TrainingRows,
+    to_logits,
+)
 from metricfit.tabular.families.skops_files import model_from_bytes, model_to_bytes
-from metricfit.tabular.families.states import Expected, ModelState
 
 #: Probabilities of 0 and 1 have no logits.
 SMALLEST_PROBABILITY = 1e-6
@@ -21,7 +30,7 @@ FILE = "model.skops"
 
 
 @dataclass(frozen=True)
-class FittedUserModel:
+class FittedUserModel(FittedModel):
     """A fitted classifier of the user.
 
     Attributes:
@@ -108,13 +117,14 @@ class UserModel(Family):
         """Whether the classifier encodes the table itself."""
         return isinstance(self.model, Pipeline)
 
-    def check(self, rows: TrainingRows) -> None:
+    def reason_to_skip(self, rows: TrainingRows) -> str | None:
         """Refuse rows with weights if the classifier takes none."""
         if rows.weight is not None and _weight_parameter(self.model) is None:
             raise InvalidValueError(
                 f"the model {self.name!r} takes no sample_weight; fit without sample_weight and class_weight, or use "
                 "another model"
             )
+        return None
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Fit a clone of the classifier, with the weights of the rows if there are any."""
