@@ -12,13 +12,22 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
+from metricfit import metrics
 from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.losses import MetricLoss
 from metricfit.metrics import get_metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows
 from metricfit.tabular.families.network import RECIPES, Network
-from metricfit.tabular.families.network_models import Architecture, NetworkFamily, NetworkModel, bin_edges
-from metricfit.tabular.families.network_training import choose_schedule, rise_and_fall
+from metricfit.tabular.families.network_models import (
+    Architecture,
+    NetworkFamily,
+    NetworkModel,
+    bin_edges,
+    choose_schedule,
+    rise_and_fall,
+    training_stages,
+)
 from metricfit.train import recipes
 
 Splits = Sequence[tuple[np.ndarray, np.ndarray]]
@@ -219,8 +228,7 @@ def test_settings_are_equal_by_value_and_show_what_differs_from_the_default() ->
 
 
 def test_larger_tables_have_larger_batches_and_more_steps() -> None:
-    free = {"epochs": None, "batch_size": None, "lr": None, "patience": None}
-    schedules = [choose_schedule(rows, **free) for rows in (200, 2_000, 20_000, 200_000)]
+    schedules = [choose_schedule(rows, Network()) for rows in (200, 2_000, 20_000, 200_000)]
     batches = [schedule.batch_size for schedule in schedules]
     steps = [
         schedule.epochs * -(-rows // schedule.batch_size)
@@ -229,7 +237,7 @@ def test_larger_tables_have_larger_batches_and_more_steps() -> None:
     assert batches == sorted(batches)
     assert batches[0] < batches[-1]
     assert steps[0] < steps[-1]
-    given = choose_schedule(2_000, epochs=7, batch_size=50, lr=0.1, patience=3)
+    given = choose_schedule(2_000, Network(epochs=7, batch_size=50, lr=0.1, patience=3))
     assert (given.epochs, given.batch_size, given.lr, given.patience) == (7, 50, 0.1, 3)
 
 
@@ -271,3 +279,24 @@ def test_the_estimated_time_is_that_of_all_steps() -> None:
         family(kind="mlp", epochs=epochs).estimate(rows, split(rows, 4), deadline=Deadline()) for epochs in (1, 10_000)
     ]
     assert 0 < estimates[0] < estimates[1] / 100
+
+
+def stages(name: Any, **settings: Any) -> list[Any]:
+    return training_stages(name, metrics.f1, **{"classes": 2, "average": "macro", "lr": 1e-3, **settings})
+
+
+def test_two_stage_at_the_default_rate_is_the_recipe_of_train() -> None:
+    expected = recipes.two_stage("f1", task="binary")
+    assert [(stage.name, stage.lr) for stage in stages("two_stage")] == [(stage.name, stage.lr) for stage in expected]
+    assert stages("two_stage", lr=0.01)[1].lr == pytest.approx(recipes.SECOND_STAGE_LR * 0.01)
+
+
+def test_the_average_reaches_the_metrics_loss() -> None:
+    (stage,) = stages("metric", classes=3, average="micro")
+    assert isinstance(stage.objective, MetricLoss)
+    assert (stage.objective.average, stage.objective.task) == ("micro", "multiclass")
+
+
+def test_constrained_training_begins_with_cross_entropy() -> None:
+    made = stages("constrained", requirements=(metrics.recall >= 0.9,))
+    assert [stage.name for stage in made] == ["bce", "constrained"]

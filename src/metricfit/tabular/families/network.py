@@ -18,11 +18,6 @@ RECIPES: tuple[RecipeName, ...] = ("bce", "metric", "mix", "two_stage", "constra
 WITHOUT_METRIC = ("bce", "focal")
 
 
-def trains_parts(recipe: RecipeName) -> bool:
-    """Check whether a recipe can train a network of several parts, such as a TabM or a blend."""
-    return recipe != "constrained"
-
-
 @dataclass(frozen=True, repr=False)
 class Network:
     """Settings of the networks of MetricClassifier.
@@ -66,22 +61,22 @@ class Network:
             )
         if self.recipe not in RECIPES:
             raise InvalidValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}; got {quote(self.recipe)}")
-        if self.kind in ("blend", "tabm") and not trains_parts(self.recipe):
+        if self.kind in ("blend", "tabm") and self.recipe == "constrained":
             raise InvalidValueError(f"recipe={self.recipe!r} trains one network; use kind='embedded' or kind='mlp'")
-        if self.epochs is not None:
-            check_whole("epochs", self.epochs, 1, "epochs per stage, or None to choose by the rows")
-        if self.patience is not None:
-            check_whole(
-                "patience", self.patience, 1, "epochs without a better value, or None for a fifth of the epochs"
-            )
-        if self.batch_size is not None:
-            check_whole("batch_size", self.batch_size, 1, "rows per step, or None to choose by the rows")
+        for name, what in (
+            ("epochs", "epochs per stage, or None to choose by the rows"),
+            ("patience", "epochs without a better value, or None for a fifth of the epochs"),
+            ("batch_size", "rows per step, or None to choose by the rows"),
+        ):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1, what)
         if self.lr is not None:
             check_positive("lr", self.lr, "the learning rate, or None to choose it")
 
     def __repr__(self) -> str:
-        changed = {field.name: getattr(self, field.name) for field in fields(self)}
         shown = [
-            f"{field.name}={changed[field.name]!r}" for field in fields(self) if changed[field.name] != field.default
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
         ]
         return f"Network({', '.join(shown)})"

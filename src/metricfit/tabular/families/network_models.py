@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
-from metricfit.core.types import ScalarAverage
+import metricfit.train as engine  # its fit_folds is loaded when first used: predicting needs no Lightning
+from metricfit.core.threads import one_thread
+from metricfit.core.types import ScalarAverage, Task
 from metricfit.errors import InvalidValueError, ModelFileError, quote
+from metricfit.losses import FocalLoss, SurrogateFBetaLoss
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.models import Blend, TabM, embedded_mlp, mlp, piecewise_linear, quantile_bins
+from metricfit.models import Blend, PerMember, TabM, embedded_mlp, mlp, piecewise_linear, quantile_bins
 from metricfit.tabular.families.family import (
     Deadline,
     Expected,
@@ -29,8 +39,8 @@ from metricfit.tabular.families.family import (
     TrainingRows,
     set_apart,
 )
-from metricfit.tabular.families.network import KINDS, WITHOUT_METRIC, Network, OwnNetwork
-from metricfit.tabular.families.network_training import Recipe, Trainer, choose_schedule, history_rows
+from metricfit.tabular.families.network import KINDS, WITHOUT_METRIC, Network, OwnNetwork, RecipeName
+from metricfit.train import Stage, recipes
 
 #: Rows of one forward pass of a prediction.
 ROWS_AT_ONCE = 1024
@@ -42,6 +52,20 @@ ROWS_FOR_EDGES = 100_000
 #: Maximum width of an embedding times the number of columns.
 EMBEDDED_NUMBERS = 1024
 TABM_MEMBERS = 16
+#: Activations per layer of all members that are trained together: about 500 MB with gradients.
+NUMBERS_AT_ONCE = 2**25
+
+#: Members that train on ROWS rows make STEPS steps with batches of BATCH rows. The batch grows with the square root of
+#: the rows, and the steps with its square root.
+ROWS, STEPS, BATCH = 2000, 1000, 128
+SMALLEST_BATCH, LARGEST_BATCH = 32, 1024
+LARGEST_BATCH_OF_ONE_THREAD = 256
+#: Steps of an epoch, after each of which there is a validation, even if the batches are smaller for it.
+STEPS_PER_EPOCH = 10
+LR = 4e-3
+#: The share of the epochs without a lower validation loss after which a member stops.
+PATIENCE, FEWEST_EPOCHS_OF_PATIENCE = 0.2, 3
+WARM_UP = 0.1
 MOST_LAYERS, WIDEST = 100, 2**31
 #: The minimum number of weights per input number and per output of a TabM.
 TABM_WEIGHTS = 64
@@ -112,15 +136,12 @@ class Architecture:
         embedded = embedded_mlp(embedding, self.hidden, self.out_features, DROPOUT)
         return embedded if self.kind == "embedded" else Blend(plain, embedded)
 
-    def state(self) -> dict[str, Any]:
-        """Return the description as values that JSON can hold."""
-        return asdict(self)
-
 
 def choose_architecture(kind: str | OwnNetwork, in_features: int, out_features: int) -> Architecture:
     """Describe the network of a kind; tables with very many columns get no embeddings."""
     if callable(kind):
         return Architecture("own", in_features, out_features)
+    kind = "embedded" if kind == "auto" else kind
     width = 0 if kind == "mlp" else min(8 if kind == "tabm" else 16, EMBEDDED_NUMBERS // in_features)
     width = width if width > 1 else 0
     return Architecture(kind if width or kind == "tabm" else "mlp", in_features, out_features, width)
@@ -194,7 +215,7 @@ class NetworkModel(FittedModel):
             for name, tensor in member.state_dict().items():
                 weights = tensor.detach().cpu()
                 arrays[f"{number}.{name}"] = (weights.float() if weights.is_floating_point() else weights).numpy()
-        values = self.architecture.state() | {"hidden": list(self.architecture.hidden), "members": len(self.members)}
+        values = asdict(self.architecture) | {"hidden": list(self.architecture.hidden), "members": len(self.members)}
         return ModelState("network", values, arrays)
 
     @classmethod
@@ -218,6 +239,213 @@ class NetworkModel(FittedModel):
                 raise ModelFileError(f"network: member {number} has weights that are not finite")
             members.append(member.double().eval())
         return cls(architecture, tuple(members))
+
+
+def training_stages(
+    name: RecipeName,
+    metric: Metric,
+    *,
+    classes: int,
+    average: ScalarAverage,
+    lr: float,
+    requirements: Sequence[Requirement] = (),
+    prior: float = 0.5,
+) -> list[Stage]:
+    """Return the stages of a recipe.
+
+    Args:
+        name: One of ``RECIPES``. "focal" and "surrogate" are baselines for two classes.
+        metric: The metric to optimise.
+        classes: The number of classes.
+        average: The average over several classes.
+        lr: The learning rate of the first stage.
+        requirements: The requirements of "constrained".
+        prior: The share of positives, which the surrogate needs.
+
+    Raises:
+        InvalidValueError: A baseline for two classes is asked for several.
+    """
+    task: Task = "binary" if classes == 2 else "multiclass"
+    if name in ("focal", "surrogate"):
+        if classes > 2:
+            raise InvalidValueError(f"recipe={name!r} is for two classes; the data have {classes}")
+        beta = metric.parameters.get("beta", 1.0) if metric.base_name == "fbeta" else 1.0
+        surrogate = SurrogateFBetaLoss(1.0 if isinstance(beta, tuple) else float(beta), prior=prior)
+        return [Stage(FocalLoss(gamma=2.0) if name == "focal" else surrogate, name=name)]
+    if name == "bce":
+        return recipes.bce(task=task)
+    if name == "two_stage":
+        return recipes.two_stage(metric, lr=recipes.SECOND_STAGE_LR * lr, task=task, average=average)
+    if name == "constrained":
+        # Average precision needs no threshold: the estimator chooses the threshold afterwards.
+        monitor = "average_precision" if classes == 2 else None
+        return recipes.constrained(metric, list(requirements), monitor=monitor, task=task, average=average)
+    return (recipes.mix if name == "mix" else recipes.metric)(metric, task=task, average=average)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train.
+
+    Attributes:
+        epochs: Epochs per stage.
+        batch_size: Rows per step.
+        lr: The highest learning rate.
+        patience: Epochs without a lower validation loss after which a member stops.
+    """
+
+    epochs: int
+    batch_size: int
+    lr: float
+    patience: int
+
+
+def choose_schedule(rows: int, settings: Network) -> Schedule:
+    """Return the schedule for members that train on this many rows; what is None in the settings is chosen by the rows.
+
+    >>> choose_schedule(2000, Network())
+    Schedule(epochs=62, batch_size=128, lr=0.004, patience=12)
+    """
+    growth = math.sqrt(rows / ROWS)
+    wanted = min(BATCH * max(1.0, growth), rows / STEPS_PER_EPOCH)
+    batch_size = settings.batch_size or min(LARGEST_BATCH, max(SMALLEST_BATCH, 2 ** round(math.log2(wanted))))
+    epochs = settings.epochs or max(1, round(STEPS * math.sqrt(growth) / math.ceil(rows / batch_size)))
+    patience = settings.patience or max(FEWEST_EPOCHS_OF_PATIENCE, round(PATIENCE * epochs))
+    return Schedule(epochs, batch_size, settings.lr or LR, patience)
+
+
+class CheckDeadline(engine.Callback):
+    """Stops training with OutOfTime at the first step after the deadline."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self.deadline = deadline
+
+    def stepped(self, step: int, losses: Tensor) -> None:
+        """Check the deadline."""
+        self.deadline.check()
+
+
+class StepTimes(engine.Callback):
+    """Notes when each step ended."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def stepped(self, step: int, losses: Tensor) -> None:
+        """Note the time, once the losses are computed."""
+        losses.sum().item()
+        self.times.append(time.perf_counter())
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Trains the members of one table.
+
+    Attributes:
+        architecture: The network.
+        build: Makes a network with new weights.
+        stages: The stages of the recipe.
+        schedule: How long to train.
+        device: Where to train.
+    """
+
+    architecture: Architecture
+    build: Callable[[], nn.Module]
+    stages: Sequence[engine.Stage]
+    schedule: Schedule
+    device: torch.device
+
+    def train(
+        self, data: tuple[Tensor, ...], splits: Splits, *, seed: int, deadline: Deadline
+    ) -> list[engine.FitResult]:
+        """Train one member per split, as many together as fit into memory.
+
+        Args:
+            data: Inputs, class numbers and, if rows have weights, the weights.
+            splits: For each member, the rows to train on and those whose loss decides which epoch is kept.
+            seed: Seed of the initial weights and the batches.
+            deadline: When to stop with OutOfTime.
+
+        Returns:
+            The members in the order of the splits.
+        """
+        results: list[engine.FitResult] = []
+        together = self.members_together(len(splits), len(data[0]))
+        for first in range(0, len(splits), together):
+            part = splits[first : first + together]
+            results += self._fit(data, part, seed + first, self.schedule.epochs, CheckDeadline(deadline))
+        return results
+
+    def seconds(self, data: tuple[Tensor, ...], splits: Splits, *, deadline: Deadline) -> float:
+        """Estimate the seconds of ``train`` from the time of a few steps.
+
+        Args:
+            data: As for ``train``.
+            splits: As for ``train``.
+            deadline: When to stop with OutOfTime.
+
+        Returns:
+            The estimate.
+        """
+        clock, batch = StepTimes(), self.schedule.batch_size
+        together = self.members_together(len(splits), len(data[0]))
+        sample = [(train[: 4 * batch], held_out[:batch]) for train, held_out in splits[:together]]
+        start = time.perf_counter()
+        self._fit(data, sample, 0, 1, CheckDeadline(deadline), clock)
+        times = [start, *clock.times]
+        steps = self.schedule.epochs * len(self.stages) * math.ceil(max(len(train) for train, _ in splits) / batch)
+        return min(after - before for before, after in pairwise(times)) * steps * math.ceil(len(splits) / together)
+
+    def members_together(self, members: int, rows: int) -> int:
+        """Return how many members are trained as one computation."""
+        if self.architecture.kind == "tabm" and self.device.type == "cpu":  # stacked TabMs are no faster on a CPU
+            return 1
+        batch = min(self.schedule.batch_size, rows)
+        return max(1, min(members, NUMBERS_AT_ONCE // (batch * self.architecture.numbers_per_row)))
+
+    def _threads(self) -> AbstractContextManager[None]:
+        """Return a context with one thread for small batches, on which threads mostly wait for each other.
+
+        Two threads took ten times the processor time of one when other programs used the processor as well.
+        """
+        small = self.device.type == "cpu" and self.schedule.batch_size <= LARGEST_BATCH_OF_ONE_THREAD
+        return one_thread() if small else nullcontext()
+
+    def _fit(
+        self, data: tuple[Tensor, ...], splits: Splits, seed: int, epochs: int, *callbacks: engine.Callback
+    ) -> list[engine.FitResult]:
+        with warnings.catch_warnings(), self._threads():
+            # The decision of the whole ensemble is chosen later, and reported, under the requirements.
+            warnings.simplefilter("ignore", engine.UnmetRequirementWarning)
+            return engine.fit_folds(
+                self.build,
+                data,
+                self.stages,
+                folds=list(splits),
+                seed=seed,
+                epochs=epochs,
+                batch_size=self.schedule.batch_size,
+                lr=self.schedule.lr,
+                patience=self.schedule.patience,
+                optimizer=partial(AdamW, fused=True),
+                scheduler=rise_and_fall,
+                scheduler_step="batch",
+                device=self.device,
+                callbacks=callbacks,
+                progress=False,
+            ).members
+
+
+def rise_and_fall(optimizer: Optimizer, total_steps: int) -> LambdaLR:
+    """Make a learning rate that rises linearly for a tenth of the steps, and then falls to nearly 0 by a cosine."""
+    warm = max(1.0, WARM_UP * total_steps)
+
+    def factor(step: int) -> float:
+        if step < warm:
+            return (step + 1) / (warm + 1)
+        return max(1e-3, 0.5 * (1.0 + math.cos(math.pi * (step - warm) / max(1.0, total_steps - warm))))
+
+    return LambdaLR(optimizer, factor)
 
 
 class NetworkFamily(Family):
@@ -279,8 +507,10 @@ class NetworkFamily(Family):
         trainer = self._trainer(rows, splits)
         results = trainer.train(_tensors(rows), splits, seed=seed, deadline=deadline)
         return [
-            NetworkModel(trainer.architecture, (result.model.cpu().double().eval(),), (history,))
-            for result, history in zip(results, history_rows(results), strict=True)
+            NetworkModel(
+                trainer.architecture, (result.model.cpu().double().eval(),), (tuple(map(dict, result.history)),)
+            )
+            for result in results
         ]
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
@@ -292,20 +522,12 @@ class NetworkFamily(Family):
             tuple(history for model in networks for history in model.histories),
         )
 
-    def _architecture(self, rows: TrainingRows) -> Architecture:
-        kind = "embedded" if self.settings.kind == "auto" else self.settings.kind
-        return choose_architecture(kind, rows.x.shape[1], rows.outputs)
-
     def _trainer(self, rows: TrainingRows, splits: Splits) -> Trainer:
-        settings, architecture = self.settings, self._architecture(rows)
-        schedule = choose_schedule(
-            max(len(train) for train, _ in splits),
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            lr=settings.lr,
-            patience=settings.patience,
-        )
-        recipe = Recipe(
+        settings, schedule = self.settings, choose_schedule(max(len(train) for train, _ in splits), self.settings)
+        architecture = choose_architecture(settings.kind, rows.x.shape[1], rows.outputs)
+        edges = bin_edges(torch.from_numpy(rows.x)) if architecture.width else None
+        own = settings.kind if callable(settings.kind) else None
+        stages = training_stages(
             settings.recipe,
             self.metric,
             classes=rows.classes,
@@ -314,15 +536,10 @@ class NetworkFamily(Family):
             requirements=self.requirements,
             prior=float((rows.y == 1).mean()),
         )
-        edges = bin_edges(torch.from_numpy(rows.x)) if architecture.width else None
-        own = settings.kind if callable(settings.kind) else None
-        return Trainer(
-            architecture,
-            lambda: architecture.build(edges, own),
-            recipe.stages(architecture.parts),
-            schedule,
-            self.device,
-        )
+        if architecture.parts > 1:
+            parts = architecture.parts
+            stages = [replace(stage, objective=PerMember(stage.objective, parts)) for stage in stages]
+        return Trainer(architecture, lambda: architecture.build(edges, own), stages, schedule, self.device)
 
 
 def _tensors(rows: TrainingRows) -> tuple[Tensor, ...]:
