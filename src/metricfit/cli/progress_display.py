@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from metricfit.cli.terminal import err, print_message, relay_messages
-from metricfit.runs.time_left import format_seconds
+from metricfit.runs.cells import format_seconds
 from metricfit.tabular.fit_progress import FitProgress, FitWatcher
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ instead of run again.
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 import platform
@@ -17,6 +18,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 from urllib.parse import quote as percent_encode
 
@@ -27,7 +29,6 @@ from metricfit._version import __version__
 from metricfit.core.threads import set_threads
 from metricfit.errors import EXPLAINED, InvalidValueError, MetricfitError, is_user_error, quote
 from metricfit.runs.executor import check_backend, run_unordered, start_backend, threads_per_job, without_nested_jobs
-from metricfit.runs.time_left import estimate_cells_left
 
 MAX_NAME_LENGTH = 200  # file systems allow 255 bytes
 
@@ -130,7 +131,8 @@ def read_cell_folder(path: Path) -> tuple[dict[str, Any], dict[str, Any] | None]
         spec: dict[str, Any] = parse_json((path / "spec.json").read_text(encoding="utf-8"))
         if not (path / "finished").exists():
             return spec, None
-        return spec, _flatten_report(parse_json((path / "report.json").read_text(encoding="utf-8")))
+        stored = parse_json((path / "report.json").read_text(encoding="utf-8"))
+        return spec, {**stored["result"], "seconds": stored["seconds"], "versions": stored["versions"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CellError(
             f"{path} cannot be read ({quote(error, EXPLAINED)}); remove that folder to run the cell again"
@@ -253,7 +255,8 @@ def _run_cell(
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     if threads is not None:
         set_threads(threads)
-    _write_spec(cell, root)
+    folder = cell.folder(root)
+    write_file(folder / "spec.json", json.dumps(dict(cell.spec), indent=1, sort_keys=True).encode())
     try:
         if prepare is not None:
             prepare()
@@ -263,36 +266,22 @@ def _run_cell(
         seconds = time.perf_counter() - start
         json.dumps(result, allow_nan=False)
     except Exception as error:
+        details = None
         if type(error).__name__ == "OutOfMemoryError":  # torch's, which is not imported for it
-            raise CellError(
-                f"{cell}: the GPU's memory is full ({str(error).split('. ')[0]}); run fewer cells at the same time, or "
-                "train on the CPU; finished cells are kept"
-            ) from error
-        if is_user_error(error):
-            raise CellError(f"{cell}: {error}") from error
-        details = "".join(traceback.format_exception(error))
-        raise CellError(f"{cell}: {type(error).__name__}: {error}", details) from error
+            cause = f"the GPU's memory is full ({str(error).split('. ')[0]}); run fewer cells at the same time, or "
+            cause += "train on the CPU; finished cells are kept"
+        elif is_user_error(error):
+            cause = str(error)
+        else:
+            cause, details = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+        raise CellError(f"{cell}: {cause}", details) from error
     versions = {"metricfit": __version__, "python": platform.python_version()}
     with suppress(PackageNotFoundError):
         versions["torch"] = version("torch")
-    return cell.name, _write_report(cell, root, result, seconds, versions)
-
-
-def _write_spec(cell: Cell, root: Path) -> None:
-    """Write the settings of a cell that starts to run."""
-    content = json.dumps(_to_plain_spec(cell), indent=1, sort_keys=True).encode()
-    write_file(cell.folder(root) / "spec.json", content)
-
-
-def _write_report(
-    cell: Cell, root: Path, result: Mapping[str, Any], seconds: float, versions: Mapping[str, str]
-) -> dict[str, Any]:
-    """Write the report of a cell that has run, mark the cell as finished, and return what `read_reports` returns."""
     stored = {"result": result, "seconds": seconds, "versions": versions}
-    path = cell.folder(root)
-    write_file(path / "report.json", json.dumps(stored, indent=1).encode())
-    write_file(path / "finished", b"")
-    return _flatten_report(stored)
+    write_file(folder / "report.json", json.dumps(stored, indent=1).encode())
+    write_file(folder / "finished", b"")
+    return cell.name, {**result, "seconds": seconds, "versions": versions}
 
 
 def _read_report(cell: Cell, root: Path) -> dict[str, Any] | None:
@@ -301,18 +290,12 @@ def _read_report(cell: Cell, root: Path) -> dict[str, Any] | None:
     if not (path / "spec.json").exists():
         return None
     spec, report = read_cell_folder(path)
-    differences = list(list_differences(spec, _to_plain_spec(cell)))
+    differences = list(list_differences(spec, json.loads(json.dumps(dict(cell.spec)))))
     if differences:
         raise CellError(
             f"{path} holds a cell with other settings ({'; '.join(differences)}); choose another folder, or remove "
             "that one"
         )
-    return report
-
-
-def _flatten_report(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Combine a cell's result with its duration and the versions it was run with."""
-    report: dict[str, Any] = dict(stored["result"]) | {key: stored[key] for key in ("seconds", "versions")}
     return report
 
 
@@ -323,7 +306,49 @@ def _make_file_name(part: str) -> str:
     return encoded.replace(".", "%2E") if encoded.strip(".") == "" else encoded
 
 
-def _to_plain_spec(cell: Cell) -> dict[str, Any]:
-    """Convert a cell's spec to the values that reading its JSON gives, such as lists instead of tuples."""
-    spec: dict[str, Any] = json.loads(json.dumps(dict(cell.spec)))
-    return spec
+def estimate_cells_left(
+    finished: Mapping[tuple[str, ...], float], remaining: Iterable[tuple[str, ...]], concurrent: int = 1
+) -> float | None:
+    """Estimate the seconds that the remaining cells will take.
+
+    A cell takes as long as the finished cells of its kind did on average: those whose names differ in the last part
+    alone, such as the folds of one method. The kinds that are not known yet are taken for the mean of those that are.
+
+    Args:
+        finished: The seconds of the finished cells, by name.
+        remaining: The names of the cells that are not finished.
+        concurrent: Number of cells that run at the same time.
+
+    Returns:
+        The seconds; None if no cell is finished.
+
+    Example:
+        >>> finished = {("t", "trees", "fold 0"): 2.0, ("t", "network", "fold 0"): 60.0}
+        >>> estimate_cells_left(finished, [("t", "trees", "fold 1"), ("t", "network", "fold 1")])
+        62.0
+    """
+    if not finished:
+        return None
+    kinds: dict[tuple[str, ...], list[float]] = {}
+    for name, seconds in finished.items():
+        kinds.setdefault(name[:-1], []).append(seconds)
+    means = {kind: fmean(durations) for kind, durations in kinds.items()}
+    others = fmean(means.values())
+    busy_until = [0.0] * concurrent
+    for name in remaining:  # each begins where a job ends first
+        heapq.heapreplace(busy_until, busy_until[0] + means.get(name[:-1], others))
+    return max(busy_until)
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration for people.
+
+    >>> format_seconds(7.2), format_seconds(80), format_seconds(7260)
+    ('7 s', '1:20 min', '2:01 h')
+    """
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d} h"

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from metricfit.runs.time_left import format_seconds
+from metricfit.runs.cells import format_seconds
 from metricfit.tabular.families.family import Deadline, Floats
 
 #: Median over 19 tables of a family's seconds, in those of boosting (studies/results/tables.json).
