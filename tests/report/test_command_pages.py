@@ -13,8 +13,8 @@ from sklearn.metrics import confusion_matrix, f1_score
 
 from metricfit import Counts, MetricClassifier, get_metric
 from metricfit.cli.terminal import command_line
-from metricfit.report import evaluation_page, formatting, model_page
-from metricfit.report.model_decisions import decision_counts
+from metricfit.report import formatting, model_page
+from metricfit.report.evaluation import DecidedRows
 from metricfit.report.tables import DESCRIPTIONS
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
@@ -61,7 +61,7 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
     model = model_for(rows, subject_to=["recall >= 0.5"])
     for threshold in (None, 0.9):
         at = model.threshold_ if threshold is None else threshold
-        path = evaluation_page.write_evaluation_page(
+        path = model_page.write_evaluation_page(
             model, *rows, tmp_path / "page.html", threshold=threshold, data="new.csv"
         )
         scores = model.predict_proba(rows[0])[:, 0]  # classes_ are sorted: fraud first
@@ -70,7 +70,7 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
         assert f"F1 is {value:.3f}" in text
         assert f"at threshold {formatting.threshold(at)}, on 160 rows." in text
         assert (f"the model's own is {formatting.threshold(model.threshold_)}." in text) == (threshold is not None)
-        recall = float(get_metric("recall")(decision_counts(model, *rows, threshold)))
+        recall = float(get_metric("recall")(DecidedRows.of(model, *rows, threshold).counts))
         assert (
             f"The requirement recall >= 0.5 {'holds' if recall >= 0.5 else 'does not hold'} here ({recall:.3f})."
             in text
@@ -81,8 +81,8 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
 
 def test_where_lower_is_better_the_page_shows_the_value_itself(rows, tmp_path):
     model = model_for(rows, "cost(fp=1, fn=5)")
-    path = evaluation_page.write_evaluation_page(model, *rows, tmp_path / "page.html", data="new.csv")
-    value = float(get_metric("cost(fp=1, fn=5)")(decision_counts(model, *rows, None)))
+    path = model_page.write_evaluation_page(model, *rows, tmp_path / "page.html", data="new.csv")
+    value = float(get_metric("cost(fp=1, fn=5)")(DecidedRows.of(model, *rows).counts))
     assert value > 0
     assert f"cost(fp=1, fn=5) is {value:.3f}" in shown(path)
 
@@ -151,7 +151,7 @@ def test_few_rows_are_not_called_a_reason_to_trust(rows, for_f1, tmp_path):
     model = for_f1
     few = np.r_[np.flatnonzero(y == "fraud")[:8], np.flatnonzero(y == "none")[:30]]
     text = shown(
-        evaluation_page.write_evaluation_page(model, X.iloc[few], y.iloc[few], tmp_path / "page.html", data="new.csv")
+        model_page.write_evaluation_page(model, X.iloc[few], y.iloc[few], tmp_path / "page.html", data="new.csv")
     )
     assert "no reason to doubt" not in text
     assert re.search(
@@ -174,13 +174,13 @@ def test_a_report_from_python_judges_the_model_on_the_rows_that_are_given(rows, 
 def test_rows_of_one_class_have_no_interval(rows, for_f1, tmp_path):
     X, y = rows
     none = (y == "none").to_numpy()
-    path = evaluation_page.write_evaluation_page(for_f1, X[none], y[none], tmp_path / "page.html", data="new.csv")
+    path = model_page.write_evaluation_page(for_f1, X[none], y[none], tmp_path / "page.html", data="new.csv")
     assert "F1 is 0.000 at threshold" in shown(path)
 
 
 def test_evaluation_of_several_classes(several, tmp_path):
     X, y, model = several
-    path = evaluation_page.write_evaluation_page(model, X, y, tmp_path / "page.html", data="new.csv")
+    path = model_page.write_evaluation_page(model, X, y, tmp_path / "page.html", data="new.csv")
     truth, called = y.to_numpy(), model.predict(X)
     value = f1_score(truth, called, average="macro")
     told = re.search(rf"macro F1 is {value:.3f} \(95 % interval ([\d.]+) to ([\d.]+)\), on 160 rows\.", shown(path))

@@ -11,7 +11,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef, precision_recall_fscore_support
 
 from metricfit import get_metric, metric, report
-from metricfit.report.score_charts import reliability
+from metricfit.report.explorer import reliability
 from metricfit.report.tables import referral_table
 from metricfit.tabular.ensemble import ModelRow
 

@@ -7,13 +7,11 @@ import pytest
 from scipy.stats import binom
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from metricfit.report import evaluation_result as ranking_module
-from metricfit.report.evaluation_result import average_precision_interval, compare_with_training, ranking_values
+from metricfit.report import evaluation as ranking_module
+from metricfit.report.evaluation import average_precision_interval, compare_with_training, ranking_values
 from metricfit.stats import delong_interval
 
-MODEL = SimpleNamespace(
-    metric="f1", average="macro", classes_=[0, 1], value_=0.66, value_interval_=(0.62, 0.7), threshold_=0.3
-)
+MODEL = SimpleNamespace(label="f1", minimize=False, value=0.66, value_interval=(0.62, 0.7), threshold=0.3)
 
 
 def verdict(value, interval, model=MODEL, **options):
@@ -31,7 +29,7 @@ def test_the_sentence_is_plain():
 
 
 def test_where_less_is_better_more_is_worse():
-    cost = SimpleNamespace(**vars(MODEL) | {"metric": "cost(fp=1, fn=5)"})
+    cost = SimpleNamespace(**vars(MODEL) | {"label": "cost(fp=1, fn=5)", "minimize": True})
     assert verdict(0.8, (0.76, 0.84), cost).verdict == "worse"
     assert verdict(0.5, (0.46, 0.54), cost).verdict == "better"
 
@@ -49,7 +47,7 @@ def test_equal_models_are_seldom_called_different():
     for _ in range(400):
         here, before = rng.binomial([200, 400], 0.7) / [200, 400]
         ends = [binom.ppf([0.025, 0.975], n, share) / n for n, share in ((200, here), (400, before))]
-        model = SimpleNamespace(**vars(MODEL) | {"value_": before, "value_interval_": tuple(ends[1])})
+        model = SimpleNamespace(**vars(MODEL) | {"value": before, "value_interval": tuple(ends[1])})
         shares.append(verdict(here, tuple(ends[0]), model).verdict != "as expected")
     assert 0.02 < np.mean(shares) < 0.09
 
@@ -59,9 +57,9 @@ def test_rankings_are_those_of_scikit_learn_and_delong():
     labels = (rng.random(400) < 0.2).astype(int)
     scores = labels + rng.normal(size=400)
     found = ranking_values(scores, labels)
-    assert found["auroc"].value == pytest.approx(roc_auc_score(labels, scores))
-    assert found["average_precision"].value == pytest.approx(average_precision_score(labels, scores))
-    assert found["auroc"].interval == pytest.approx(tuple(delong_interval(scores, labels).interval))
+    assert found["auroc"]["value"] == pytest.approx(roc_auc_score(labels, scores))
+    assert found["average_precision"]["value"] == pytest.approx(average_precision_score(labels, scores))
+    assert found["auroc"]["interval"] == pytest.approx(tuple(delong_interval(scores, labels).interval))
 
 
 def test_the_interval_of_the_average_precision_covers_it():
@@ -80,12 +78,12 @@ def test_the_interval_of_the_average_precision_covers_it():
 def test_perfect_rankings_are_not_certain():
     found = ranking_values(np.arange(20.0), np.repeat([0, 1], 10))
     for measured in found.values():
-        assert measured.value == 1
-        assert measured.interval[0] == pytest.approx(10 / (10 + 1.96**2), abs=1e-4)
+        assert measured["value"] == 1
+        assert measured["interval"][0] == pytest.approx(10 / (10 + 1.96**2), abs=1e-4)
     worst = ranking_values(np.arange(20.0), np.repeat([1, 0], 10))["auroc"]
-    assert worst.interval == pytest.approx((0, 1 - 10 / (10 + 1.96**2)), abs=1e-4)
-    assert ranking_values(np.arange(5.0), np.ones(5, dtype=int))["auroc"] == (None, None)
-    assert ranking_values(np.arange(5.0), np.array([0, 0, 1, 0, 0]))["auroc"].interval is None
+    assert worst["interval"] == pytest.approx((0, 1 - 10 / (10 + 1.96**2)), abs=1e-4)
+    assert ranking_values(np.arange(5.0), np.ones(5, dtype=int))["auroc"] == {"value": None, "interval": None}
+    assert ranking_values(np.arange(5.0), np.array([0, 0, 1, 0, 0]))["auroc"]["interval"] is None
 
 
 def test_very_many_rows_are_sampled(monkeypatch):
@@ -96,5 +94,5 @@ def test_very_many_rows_are_sampled(monkeypatch):
     monkeypatch.setattr(ranking_module, "MOST_ROWS", 4000)
     part = ranking_values(scores, labels)
     for name in whole:
-        assert part[name].value != whole[name].value
-        assert part[name].interval[0] < whole[name].value < part[name].interval[1]
+        assert part[name]["value"] != whole[name]["value"]
+        assert part[name]["interval"][0] < whole[name]["value"] < part[name]["interval"][1]

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.cli.app import app
 from metricfit.metrics.feasibility import InfeasibleWarning
-from metricfit.report.findings import requirements_on, verdict_of_fit
-from metricfit.report.model_decisions import decision_counts
+from metricfit.report.evaluation import DecidedRows
+from metricfit.report.model_page import verdict_of_fit
 
 CLASSES = ["bronze", "gold", "none"]
 SETTINGS = {"models": ["linear"], "members": 3, "random_state": 0, "n_jobs": 1}
@@ -48,7 +48,7 @@ def test_it_is_saved_judged_and_described_with_them(model, tmp_path):
     loaded = MetricClassifier.load(tmp_path / "model")
     assert loaded.requirements_ == model.requirements_
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    on_rows = requirements_on(loaded, decision_counts(loaded, X, y, None))
+    on_rows = DecidedRows.of(loaded, X, y).requirement_values()
     expected = recall_score(y, model.predict(X), labels=["gold"], average=None)[0]
     assert on_rows["recall['gold'] >= 0.85"].value == pytest.approx(expected)
     assert "Met on held-out rows only: recall['gold'] >= 0.85 (" in verdict_of_fit(model)

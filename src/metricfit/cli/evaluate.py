@@ -15,8 +15,8 @@ from metricfit.cli.scored_data import check_threshold, load_model, scored_rows
 from metricfit.cli.terminal import UserError, command_line, print_message, print_result, status
 from metricfit.data.columns import quote_label
 from metricfit.report import formatting
-from metricfit.report.evaluation_page import write_evaluation_page
-from metricfit.report.evaluation_result import EvaluationResult, evaluation_result
+from metricfit.report.evaluation import EvaluationResult, evaluation_result
+from metricfit.report.model_page import write_evaluation_page
 from metricfit.tabular import MetricClassifier
 
 #: What ``evaluate --json`` prints.

@@ -38,7 +38,7 @@ from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.report import formatting
-from metricfit.report.findings import better_without_model
+from metricfit.report.evaluation import DecidedRows
 from metricfit.report.model_page import write_model_page
 from metricfit.runs.executor import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
@@ -48,7 +48,6 @@ from metricfit.tabular.ensemble import ModelRow
 from metricfit.tabular.facts import Ends, ModelFacts, RequirementFact, model_facts
 from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
-from metricfit.tabular.insight.judged_rows import held_out_counts
 from metricfit.tabular.insight.periods import Period, describe_fall, values_by_period
 from metricfit.tabular.large_rows import random_rows
 from metricfit.tabular.row_folds import FORWARD
@@ -255,8 +254,8 @@ def _lines(model: MetricClassifier, facts: ModelFacts) -> list[str | Table]:
         lines.append(f"Order of the classes in {metric.base_name}: {order}.")
     interval = _interval(facts.value_interval)
     lines.append(f"{facts.label} {facts.value:.3f}{interval}, estimated for new rows: {facts.basis}.")
-    warned = better_without_model(model, held_out_counts(model), facts.held_out_value)
-    lines += [f"Warning: {sentence}" for sentence in warned]
+    better = DecidedRows.of_training(model).better_without_model(facts.held_out_value)
+    lines += [] if better is None else [f"Warning: {better}"]
     if facts.threshold is not None:
         lines.append(f"Threshold {formatting.threshold(facts.threshold)}{_interval(facts.threshold_interval)}.")
     elif metric.columns:

@@ -16,9 +16,7 @@ from metricfit.cli.scored_data import check_threshold, load_model, scored_batche
 from metricfit.cli.terminal import UserError, print_result
 from metricfit.data.columns import quote_label
 from metricfit.data.writing import WRITABLE, new_table
-from metricfit.decide.decision import REFERRED
 from metricfit.errors import quote
-from metricfit.report.model_decisions import positive_decisions
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.scored_rows import ScoredRows
 
@@ -91,22 +89,16 @@ def _check_names(model: MetricClassifier, carried: Sequence[str], threshold: flo
 
 def _predictions(model: MetricClassifier, scored: ScoredRows, threshold: float | None) -> pd.DataFrame:
     """Return the labels and probabilities of some rows, as they are written."""
-    predictions = pd.DataFrame({PREDICTED: _labels(model, scored, threshold)})
-    if _refers(model, threshold):
-        predictions[WAS_REFERRED] = positive_decisions(model, scored) == REFERRED
-    for label, column in zip(model.classes_, model.predict_proba(scored).T, strict=True):
-        predictions[_probability_name(label)] = column
-    return predictions
-
-
-def _labels(model: MetricClassifier, scored: ScoredRows, threshold: float | None) -> Any:
+    labels, probabilities = model.predict(scored), model.predict_proba(scored)
     if threshold is not None:
         positive = model.classes_.tolist().index(model.pos_label_)
-        called = positive_decisions(model, scored, threshold)
-        return model.classes_[np.where(called == 1, positive, 1 - positive)]
-    labels = model.predict(scored)
+        labels = model.classes_[np.where(probabilities[:, positive] >= threshold, positive, 1 - positive)]
     # A column of a file has one type, and the label of referred rows may be of another than the classes.
-    return labels.astype(str) if labels.dtype == object else labels
+    columns = {PREDICTED: labels.astype(str) if labels.dtype == object else labels}
+    if _refers(model, threshold):
+        columns[WAS_REFERRED] = labels == model.refer_label_
+    names = map(_probability_name, model.classes_)
+    return pd.DataFrame(columns | dict(zip(names, probabilities.T, strict=True)))
 
 
 def _refers(model: MetricClassifier, threshold: float | None) -> bool:

@@ -5,39 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
-from metricfit import report
-from metricfit.core.confusion import ConfusionMatrix
-from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
 from metricfit.metrics.spoken_names import name_metric
 from metricfit.report import formatting
-from metricfit.report.first_screen import (
-    SEVERAL_CLASS_COLUMNS,
-    TWO_CLASS_COLUMNS,
-    Alternative,
-    FirstScreen,
-    RequirementState,
-    always_largest_class,
-    describe_several_classes,
-    describe_two_classes,
-    flagging_everybody,
-    flagging_nobody,
-    state_decisions,
-    state_several_classes,
-)
-from metricfit.report.page import PathLike
-from metricfit.report.page_facts import (
-    data_fact,
-    made_by,
-    name_rows,
-    positive_class_fact,
-    requirements_fact,
-    title_page,
-)
-from metricfit.report.tables import cost_table
+from metricfit.report.evaluation import count_decisions
+from metricfit.report.explorer import ScoredMethod, scores
+from metricfit.report.first_screen import FirstScreen, RequirementState, compare_decisions, decisions_without_model
+from metricfit.report.page import PathLike, Report, Section, facts_of_page, positive_class_fact, title_page, write
+from metricfit.report.tables import comparison as comparison_table
+from metricfit.report.tables import cost_table, multiclass
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.judging import MethodDecisions
 from metricfit.tabular.compare.methods import BASELINES, COMPLEXITY, DEFAULT, METHODS, REFERENCE
@@ -55,7 +32,7 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
     Returns:
         The path of the page.
     """
-    rows, subject_to, classes = comparison.rows, comparison.subject_to, comparison.classes
+    rows, classes = comparison.rows, comparison.classes
     folds, total = len(rows[0].values), len(comparison.labels)
     compared = sum(row.name not in BASELINES for row in rows) - 1
     not_reached = "".join(
@@ -65,7 +42,7 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
         if row.not_reachable
     )
     sections = [
-        report.comparison(
+        comparison_table(
             rows,
             comparison.metric,
             reference=REFERENCE,
@@ -79,10 +56,10 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
     ]
     sections.append(_comparison_decisions(comparison))
     together = "" if comparison.group is None else f", and so do rows of one “{comparison.group}”"
-    facts = data_fact(comparison.name, comparison.target) | {
+    facts = {
         **_described_methods(rows),
         "Rows": f"{total:,}: {_class_shares(comparison)}",
-        **(positive_class_fact((classes[0], classes[1])) if len(classes) == 2 else {}),
+        **positive_class_fact(classes),
         "Folds": f"{folds}, each with the same shares of the classes; copies of a row stay together{together}"
         if comparison.time is None
         else f"{folds}, in the order of “{comparison.time}”: each is judged by models of earlier rows, and the first "
@@ -93,18 +70,20 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
     if comparison.notes:
         facts["Left out"] = "; ".join(comparison.notes)
     screen = screen_of_comparison(comparison)
-    page = report.Report(
+    page = Report(
         title_page(screen.metric, comparison.name, comparison.target),
         headline(rows, comparison.metric, screen.metric),
         comparison.verdict,
         sections,
-        facts | requirements_fact(subject_to) | made_by(command),
+        facts_of_page(
+            facts, data=comparison.name, target=comparison.target, subject_to=comparison.subject_to, command=command
+        ),
         screen,
     )
-    return report.write(page, path)
+    return write(page, path)
 
 
-def _comparison_decisions(comparison: Comparison) -> report.Section:
+def _comparison_decisions(comparison: Comparison) -> Section:
     """Show how the recommended method decided each row; for two classes the reader can choose another method."""
     decisions = decisions_by_method(comparison)
     name, shown = next(iter(decisions.items()))
@@ -113,7 +92,7 @@ def _comparison_decisions(comparison: Comparison) -> report.Section:
         metric, names = get_metric(comparison.metric), (comparison.classes[0], comparison.classes[1])
         return cost_table(shown.decided, comparison.labels, comparison.costs, metric=metric, classes=names, lead=lead)
     if len(comparison.classes) > 2 or shown.threshold is None:
-        return report.multiclass(
+        return multiclass(
             shown.decided,
             comparison.labels,
             classes=comparison.classes,
@@ -122,13 +101,13 @@ def _comparison_decisions(comparison: Comparison) -> report.Section:
             lead=lead,
         )
     scored = {
-        method: report.ScoredMethod(kept.scores, kept.threshold, _range(kept.thresholds))
+        method: ScoredMethod(kept.scores, kept.threshold, _range(kept.thresholds))
         for method, kept in decisions.items()
         if kept.threshold is not None
     }
     first = scored.pop(name)
     choice = " Choose another method to see its decisions." if scored else ""
-    return report.scores(
+    return scores(
         first.scores,
         comparison.labels,
         threshold=first.threshold,
@@ -186,41 +165,25 @@ def decisions_by_method(comparison: Comparison) -> dict[str, MethodDecisions]:
 
 def screen_of_comparison(comparison: Comparison) -> FirstScreen:
     """Make the first screen of a comparison's page."""
-    rows = {row.name: row for row in comparison.rows}
+    rows, classes = {row.name: row for row in comparison.rows}, list(comparison.classes)
     decisions = decisions_by_method(comparison)
     shown = next(iter(decisions))
-    rival = _simple_rival(comparison, shown)
-    counted = {name: _count(comparison, decisions[name]) for name in (shown, rival) if name is not None}
-    metric = name_metric(comparison.metric, None if len(comparison.classes) == 2 else comparison.average)
-    row = rows[shown]
+    rival, row = _simple_rival(comparison, shown), rows[shown]
+    metric = name_metric(comparison.metric, None if len(classes) == 2 else comparison.average)
+    compared: list[tuple[str, Counts, float | None]] = []
+    for name in (shown, *([] if rival is None else [rival])):
+        counts = count_decisions(decisions[name].decided, comparison.labels, len(classes))
+        compared.append((_label(name, rival), counts, rows[name].mean))
+    baselines = ("largest class",) if len(classes) > 2 else ("none positive", "all positive")
+    without = decisions_without_model(compared[0][1], classes).items()
+    for (words, counts), name in zip(without, baselines, strict=True):
+        compared.append((words, counts, rows[name].mean if name in rows else None))
     note = (
         f"Counts are those of all rows, each decided by models that did not train on it. {metric} is the mean of the "
         f"{len(row.values)} folds."
     )
-    counts = counted[shown]
-    described: list[Alternative] = []
-    if isinstance(counts, ConfusionMatrix):
-        for name, matrix in counted.items():
-            assert isinstance(matrix, ConfusionMatrix)
-            described.append(
-                describe_several_classes(_label(name, rival), matrix, rows[name].mean, is_subject=name == shown)
-            )
-        largest = comparison.classes[int(counts.positives.argmax())]
-        mean = rows["largest class"].mean if "largest class" in rows else None
-        described.append(describe_several_classes(f"Always “{largest}”", always_largest_class(counts), mean))
-        statements = state_several_classes(counts, comparison.classes)
-        return FirstScreen(statements, described, SEVERAL_CLASS_COLUMNS, metric, _requirements(comparison, row), note)
-    for name, of_method in counted.items():
-        described.append(
-            describe_two_classes(_label(name, rival), of_method, rows[name].mean, is_subject=name == shown)
-        )
-    for name, words, all_alike in (
-        ("none positive", "Flagging nobody", flagging_nobody(counts)),
-        ("all positive", "Flagging everybody", flagging_everybody(counts)),
-    ):
-        described.append(describe_two_classes(words, all_alike, rows[name].mean if name in rows else None))
-    statements = state_decisions(counts, name_rows(comparison.classes[1], comparison.target))
-    return FirstScreen(statements, described, TWO_CLASS_COLUMNS, metric, _requirements(comparison, row), note)
+    requirements = _requirements(comparison, row)
+    return compare_decisions(compared, classes, comparison.target, metric, requirements=requirements, note=note)
 
 
 def _label(name: str, rival: str | None) -> str:
@@ -238,16 +201,6 @@ def _simple_rival(comparison: Comparison, shown: str) -> str | None:
     ]
     minimize = get_metric(comparison.metric).minimize
     return min(simple, key=lambda row: row.mean if minimize else -row.mean).name if simple else None
-
-
-def _count(comparison: Comparison, decisions: MethodDecisions) -> Counts:
-    several = len(comparison.classes) > 2
-    return count_labels(
-        torch.from_numpy(decisions.decided),
-        torch.from_numpy(comparison.labels),
-        num_classes=len(comparison.classes) if several else None,
-        matrix=several,
-    )
 
 
 def _requirements(comparison: Comparison, row: ComparisonRow) -> list[RequirementState]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
+from metricfit.core.arrays import in_kind_of, to_numpy
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.report import formatting
@@ -49,8 +52,8 @@ class Alternative:
     """
 
     name: str
-    cells: tuple[str, ...]
-    value: float | None
+    cells: tuple[str, ...] = ()
+    value: float | None = None
     is_subject: bool = False
 
 
@@ -86,7 +89,7 @@ class FirstScreen:
 
     Example:
         >>> counts = Counts(tp=526, fp=353, fn=174, tn=8947)
-        >>> alternatives = [describe_two_classes("Flagging nobody", flagging_nobody(counts), 0.0)]
+        >>> alternatives = [describe_decisions("Flagging nobody", Counts(0, 0, 700, 9300), 0.0)]
         >>> screen = FirstScreen(state_decisions(counts, "“fraud” rows"), alternatives, TWO_CLASS_COLUMNS, "F1")
         >>> screen.statements[0].main
         '526 of 700'
@@ -102,6 +105,99 @@ class FirstScreen:
 
 TWO_CLASS_COLUMNS = ("Finds", "Alarms that are right")
 SEVERAL_CLASS_COLUMNS = ("Decides correctly",)
+#: Labels that only say yes; the name of the column says to what.
+YES = {"1", "1.0", "True", "true", "TRUE", "yes", "Yes", "YES"}
+
+
+def compare_decisions(
+    decisions: Sequence[tuple[str, Counts, float | None]],
+    classes: Sequence[str],
+    target: str | None,
+    metric: str,
+    *,
+    statements: Sequence[Statement] = (),
+    alternatives: Sequence[Alternative] = (),
+    requirements: Sequence[RequirementState] = (),
+    note: str = "",
+) -> FirstScreen:
+    """Make a first screen.
+
+    Args:
+        decisions: What decides, the counts of its decisions and its value; the first is what the page is about.
+        classes: The names of the classes by their numbers; of two, the second is the positive one.
+        target: Name of the column with the labels, if it is known.
+        metric: What people call the metric.
+        statements: Further sentences.
+        alternatives: Further rows of the table.
+        requirements: What is known about each requirement.
+        note: Which rows these are.
+
+    Returns:
+        The screen.
+    """
+    counts = decisions[0][1]
+    shown = [
+        describe_decisions(name, of_name, value, is_subject=of_name is counts) for name, of_name, value in decisions
+    ]
+    columns: tuple[str, ...] = TWO_CLASS_COLUMNS
+    if isinstance(counts, ConfusionMatrix):
+        said, columns = state_several_classes(counts, classes), SEVERAL_CLASS_COLUMNS
+    else:
+        said = state_decisions(counts, name_rows(classes[1], target))
+    shown += [replace(each, cells=("",) * len(columns)) for each in alternatives]
+    return FirstScreen([*said, *statements], shown, columns, metric, requirements, note)
+
+
+def name_rows(label: str, target: str | None) -> str:
+    """Return what to call the rows of a class.
+
+    Args:
+        label: The label of the class.
+        target: Name of the column with the labels, if it is known.
+
+    Returns:
+        The words.
+
+    Example:
+        >>> name_rows("1", "fraud"), name_rows("leaves", "churn"), name_rows("1", None)
+        ('rows with fraud = 1', '“leaves” rows', '“1” rows')
+    """
+    return f"rows with {target} = {label}" if label in YES and target is not None else f"“{label}” rows"
+
+
+def describe_decisions(name: str, counts: Counts, value: float | None, *, is_subject: bool = False) -> Alternative:
+    r"""Describe decisions as a row of the table on the first screen.
+
+    Example:
+        >>> describe_decisions("Flagging nobody", Counts(0, 0, 4, 6), 0.0).cells
+        ('0 of 4 (0\xa0%)', 'no alarms')
+    """
+    if isinstance(counts, ConfusionMatrix):
+        right, total = float(counts.tp.sum()), float(counts.matrix.sum())
+        return Alternative(name, (formatting.part(right, total),), value, is_subject)
+    tp, called, positives = (float(part.sum()) for part in (counts.tp, counts.predicted, counts.positives))
+    alarms = formatting.part(tp, called) if called else "no alarms"
+    return Alternative(name, (formatting.part(tp, positives), alarms), value, is_subject)
+
+
+def decisions_without_model(counts: Counts, classes: Sequence[str]) -> dict[str, Counts]:
+    """Return the counts on the same rows of decisions that need no model, by what they are called.
+
+    Example:
+        >>> list(decisions_without_model(Counts(1, 2, 3, 4), ["no", "yes"]))
+        ['Flagging nobody', 'Flagging everybody']
+    """
+    if isinstance(counts, ConfusionMatrix):
+        rows = to_numpy(counts.positives)
+        matrix = np.zeros((len(rows), len(rows)))
+        largest = int(rows.argmax())
+        matrix[:, largest] = rows
+        return {f"Always “{classes[largest]}”": ConfusionMatrix(in_kind_of(matrix, counts.matrix))}
+    nothing = counts.tp * 0
+    return {
+        "Flagging nobody": Counts(nothing, nothing, counts.positives, counts.negatives),
+        "Flagging everybody": Counts(counts.positives, counts.negatives, nothing, nothing),
+    }
 
 
 def state_decisions(counts: Counts, rows: str) -> list[Statement]:
@@ -131,74 +227,27 @@ def state_decisions(counts: Counts, rows: str) -> list[Statement]:
     return [found, Statement("", main, f" are right{_share(tp, called)}.", tp / called)]
 
 
-def describe_two_classes(name: str, counts: Counts, value: float | None, *, is_subject: bool = False) -> Alternative:
-    r"""Describe decisions about two classes as a row of the table on the first screen.
-
-    Example:
-        >>> describe_two_classes("Flagging nobody", Counts(0, 0, 4, 6), 0.0).cells
-        ('0 of 4 (0\xa0%)', 'no alarms')
-    """
-    tp, called, positives = (float(part.sum()) for part in (counts.tp, counts.predicted, counts.positives))
-    right = formatting.part(tp, called) if called else "no alarms"
-    return Alternative(name, (formatting.part(tp, positives), right), value, is_subject)
-
-
-def flagging_nobody(counts: Counts) -> Counts:
-    """Return the counts on the same rows if no row were called positive."""
-    nothing = counts.tp * 0
-    return Counts(nothing, nothing, counts.positives, counts.negatives)
-
-
-def flagging_everybody(counts: Counts) -> Counts:
-    """Return the counts on the same rows if every row were called positive."""
-    nothing = counts.tp * 0
-    return Counts(counts.positives, counts.negatives, nothing, nothing)
-
-
 def state_several_classes(counts: ConfusionMatrix, classes: Sequence[str]) -> list[Statement]:
     r"""Say how many rows are decided correctly, and which class is most often taken for which other.
 
     Example:
-        >>> import torch
-        >>> matrix = ConfusionMatrix(torch.tensor([[8.0, 2.0], [1.0, 9.0]]))
+        >>> matrix = ConfusionMatrix(np.array([[8.0, 2.0], [1.0, 9.0]]))
         >>> for statement in state_several_classes(matrix, ["cat", "dog"]):
         ...     print(statement.text.replace("\xa0", " "))
         Decides 17 of 20 rows correctly (85 %).
         Most often confused: 2 of 10 “cat” rows are called “dog” (20 %).
     """
-    matrix = counts.matrix
+    matrix = to_numpy(counts.matrix, np.float64)
     right, total = float(matrix.trace()), float(matrix.sum())
     correct = Statement("Decides ", _of(right, total), f" rows correctly{_share(right, total)}.", right / total)
-    wrong = matrix.clone().fill_diagonal_(0)
-    if not bool(wrong.any()):
+    wrong = matrix * (1 - np.eye(len(matrix)))
+    if not wrong.any():
         return [correct, Statement("It makes ", "no mistake", " on these rows.")]
     actual, called = divmod(int(wrong.argmax()), len(classes))
     number, rows = float(wrong[actual, called]), float(matrix[actual].sum())
-    return [
-        correct,
-        Statement(
-            "Most often confused: ",
-            f"{_of(number, rows)} “{classes[actual]}” rows",
-            f" are called “{classes[called]}”{_share(number, rows)}.",
-            number / rows,
-        ),
-    ]
-
-
-def describe_several_classes(
-    name: str, counts: ConfusionMatrix, value: float | None, *, is_subject: bool = False
-) -> Alternative:
-    """Describe decisions about several classes as a row of the table on the first screen."""
-    right, total = float(counts.matrix.trace()), float(counts.matrix.sum())
-    return Alternative(name, (formatting.part(right, total),), value, is_subject)
-
-
-def always_largest_class(counts: ConfusionMatrix) -> ConfusionMatrix:
-    """Return the matrix on the same rows if every row were decided for the largest class."""
-    rows = counts.matrix.sum(1)
-    matrix = counts.matrix * 0
-    matrix[:, int(rows.argmax())] = rows
-    return ConfusionMatrix(matrix)
+    confused = f"{_of(number, rows)} “{classes[actual]}” rows"
+    end = f" are called “{classes[called]}”{_share(number, rows)}."
+    return [correct, Statement("Most often confused: ", confused, end, number / rows)]
 
 
 def _of(number: float, whole: float) -> str:

@@ -1,4 +1,4 @@
-"""The page of a fitted model."""
+"""The pages of a fitted model: on the rows held out of training, and on other labelled rows."""
 
 from __future__ import annotations
 
@@ -7,52 +7,59 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from metricfit import report
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import check_consistent_length, column_or_1d
+
 from metricfit.data.reading import ParquetTable
+from metricfit.decide.bounds import format_percent
 from metricfit.decide.class_requirements import model_requirements
-from metricfit.metrics import get_metric
+from metricfit.metrics.curves import InfeasibleError, best_threshold
+from metricfit.metrics.spoken_names import name_metric
 from metricfit.report import formatting
-from metricfit.report.findings import verdict_of_fit
-from metricfit.report.model_decisions import class_labels, class_names, metric_label
-from metricfit.report.model_screen import (
-    THRESHOLD_INTERVAL,
-    bracketed,
-    name_model_metric,
-    positive_class_of,
-    refer_region,
-    requirements_of,
-    screen_of_fit,
-)
-from metricfit.report.page import PathLike, Section
-from metricfit.report.page_facts import data_fact, made_by, requirements_fact, title_page
+from metricfit.report.evaluation import DecidedRows, Pair, compare_with_training
+from metricfit.report.explorer import scores
+from metricfit.report.first_screen import Alternative, FirstScreen, RequirementState, Statement, compare_decisions
+from metricfit.report.learning_curves import learning_curves
+from metricfit.report.page import PathLike, Report, Section, facts_of_page, positive_class_fact, title_page, write
 from metricfit.report.stops import are_few_groups
 from metricfit.report.tables import (
     column_importance,
     cost_table,
     group_values,
+    models,
+    multiclass,
     period_values,
     referral_table,
     worst_decisions,
 )
-from metricfit.tabular import MetricClassifier
+from metricfit.tabular.facts import ModelFacts, model_facts
 from metricfit.tabular.insight.importance import MIN_ROWS, measure_importance
-from metricfit.tabular.insight.judged_rows import (
-    held_out_costs,
-    held_out_decisions,
-    held_out_rows,
-    held_out_scores,
-    judged_file_rows,
-    judged_rows,
-    read_sample,
-)
+from metricfit.tabular.insight.judged_rows import held_out_rows, judged_file_rows, judged_rows, read_sample
 from metricfit.tabular.insight.periods import describe_fall, values_by_period
 from metricfit.tabular.insight.worst_rows import find_worst_rows
+from metricfit.tabular.scored_rows import ScoredRows
+from metricfit.tabular.selection import Selection
 
-NETWORK_LEAD = "The losses of the networks: one line per fold."
+SUBJECT = "This model"
+THRESHOLD_INTERVAL = "95 % bootstrap interval of the threshold"
+OUT_OF_FOLD = "Out of fold: each row is scored by models that did not train on it."
+NOT_CORRECTED = (
+    "The values here are not corrected for having chosen weights and decision on the same rows, so they are usually "
+    "slightly better than the estimate for new rows at the top of the page."
+)
+#: How a confidence becomes exact.
+EXACT = "With --calibration 0.3 (calibration=0.3 in Python) rows are kept apart, which makes the test exact."
+#: The importance of columns is measured on this many rows, with this many shuffles.
+MAX_ROWS, REPEATS = 2000, 3
+#: It may take this share of the training time, and this many seconds in any case.
+SHARE_OF_TRAINING, ALWAYS = 0.2, 4.0
+WORST = 30  # rows that are most wrong
 
 
 def write_model_page(
-    model: MetricClassifier,
+    model: Any,
     path: PathLike,
     *,
     data: str | None = None,
@@ -78,133 +85,147 @@ def write_model_page(
     Returns:
         The path of the page.
     """
-    threshold = "" if model.threshold_ is None else f" at threshold {formatting.threshold(model.threshold_)}"
-    facts = data_fact(data, target) | {
-        "Rows": f"{len(model.held_out_.y):,}, each scored by models that did not train on it or on a copy of it",
-        **positive_class_of(model),
-        "Models": ", ".join(f"{row.name} ({formatting.percent(row.weight)})" for row in model.models_ if row.weight),
-        **_value_fact(model),
+    held_out = DecidedRows.of_training(model)
+    facts = held_out.facts
+    before, after = formatting.value(facts.held_out_value), formatting.value(facts.value)
+    shown = {
+        "Rows": f"{len(held_out):,}, each scored by models that did not train on it or on a copy of it",
+        **positive_class_fact(held_out.classes),
+        "Models": ", ".join(f"{row.name} ({formatting.percent(row.weight)})" for row in facts.families if row.weight),
+        f"Estimate of {facts.label}": f"{after} on held-out rows, on which the decision was chosen"
+        if facts.requirements
+        else f"{before} on held-out rows, {after} corrected for having been chosen on them",
     }
-    if model.threshold_ is not None and model.threshold_interval_ is not None:
-        ends = formatting.between(model.threshold_interval_)
-        facts["Threshold"] = f"{formatting.threshold(model.threshold_)}, with a 95 % bootstrap interval of {ends}"
-    facts |= _referral_fact(model)
-    insights = [] if rows is None else insight_sections(model, *rows)
-    held_out = [*_referral_section(model), _held_out_section(model, group), *held_out_groups(model, group)]
-    periods, value = values_by_period(model, times), model.decision_.evidence.value
-    fall = describe_fall(periods, value, get_metric(model.metric))
-    over_time = [period_values(periods, metric_label(model), fall)] if periods else []
-    sections = [*over_time, *held_out, *insights, _models_section(model)]
+    if facts.threshold is not None and facts.threshold_interval is not None:
+        ends = formatting.between(facts.threshold_interval)
+        shown["Threshold"] = f"{formatting.threshold(facts.threshold)}, with a 95 % bootstrap interval of {ends}"
+    shown |= _referral_fact(facts, f"{formatting.percent(facts.referred_share)} of the held-out rows")
+    periods = values_by_period(model, times)
+    fall = describe_fall(periods, facts.held_out_value, held_out.metric)
+    sections = [
+        *([period_values(periods, facts.label, fall)] if periods else []),
+        *_decision_sections(held_out, group),
+        *([] if rows is None else insight_sections(model, *rows)),
+        _families_section(held_out),
+    ]
     if model.history_:
-        curves = report.learning_curves(_histories_by_member(model.history_), lead=NETWORK_LEAD)
+        members: dict[int, list[Mapping[str, Any]]] = {}
+        for epoch in model.history_:
+            members.setdefault(epoch.get("member", 0), []).append(epoch)
+        curves = learning_curves(list(members.values()), lead="The losses of the networks: one line per fold.")
         sections.append(replace(curves, folded=True))
-    page = report.Report(
-        title_page(name_model_metric(model), data, target),
-        f"{name_model_metric(model)} is {formatting.value(model.value_)}{bracketed(model.value_interval_)}{threshold}, "
-        "estimated for new rows.",
+    name = name_model_metric(held_out)
+    page = Report(
+        title_page(name, data, target),
+        f"{name} is {after}{_bracketed(facts.value_interval)}{_at(facts.threshold)}, estimated for new rows.",
         verdict_of_fit(model) if fall is None else f"{fall} {verdict_of_fit(model)}",
         sections,
-        facts | requirements_fact(requirements_of(model)) | made_by(command),
+        facts_of_page(shown, data=data, target=target, subject_to=model.subject_to, command=command),
         screen_of_fit(model, target),
     )
-    return report.write(page, path)
+    return write(page, path)
 
 
-def _referral_section(model: MetricClassifier) -> list[report.Section]:
-    """Show how many held-out rows of each class are referred; nothing if every row is decided."""
-    if model.refer_region_ is None:
-        return []
-    held_out = held_out_rows(model)
-    decided = held_out_decisions(model)
-    lead = "Out of fold: each row is scored by models that did not train on it."
-    names, metric = class_names(model), get_metric(model.metric)
-    return [referral_table(decided, held_out.y, metric=metric, classes=names, weight=held_out.weight, lead=lead)]
+def write_evaluation_page(
+    model: Any,
+    X: Any,
+    y: Any,
+    path: PathLike,
+    *,
+    threshold: float | None = None,
+    data: str | None = None,
+    command: str | None = None,
+    groups: Any = None,
+    group: str | None = None,
+) -> Path:
+    """Write the page of a model on labelled rows.
 
+    Args:
+        model: The fitted model.
+        X: The rows.
+        y: Their labels.
+        path: The file to write.
+        threshold: A threshold in place of the model's; for two classes.
+        data: Name of the table.
+        command: The command line that made it, if there was one.
+        groups: One group per row, for the values by group; rows without one are a group of their own.
+        group: Name of the column with the groups.
 
-def _held_out_section(model: MetricClassifier, group: str | None) -> report.Section:
-    """Show the decisions on the rows that were held out of training."""
-    held_out, metric = held_out_rows(model), get_metric(model.metric)
-    lead = (
-        "Out of fold: each row is scored by models that did not train on it. The values here are not corrected for "
-        "having chosen weights and decision on the same rows, so they are usually slightly better than the estimate "
-        "for new rows at the top of the page."
+    Returns:
+        The path of the page.
+    """
+    rows = DecidedRows.of(model, X, y, threshold, None if groups is None else _group_names(groups, y))
+    facts, target = rows.facts, getattr(y, "name", None)
+    value, (interval,) = rows.value(rows.metric), rows.intervals([rows.metric])
+    sections = _decision_sections(rows, group)
+    if threshold is None and not isinstance(X, ScoredRows):
+        sections.append(worst_decisions(find_worst_rows(judged_rows(model, X, y, warn=False), WORST)))
+    shown = {"Rows": f"{len(y):,}", **positive_class_fact(rows.classes)}
+    if rows.referred is not None:
+        shown |= _referral_fact(facts, f"{rows.referred:,} of these rows")
+    name, used = name_model_metric(rows), facts.threshold if threshold is None else threshold
+    at_threshold = "" if facts.threshold is None else _at(used)
+    page = Report(
+        title_page(name, data, None if target is None else str(target)),
+        f"{name} is {formatting.value(value)}{_bracketed(interval)}{at_threshold}, on {len(y):,} rows.",
+        _verdict_of_evaluation(rows, value, interval),
+        sections,
+        facts_of_page(shown, data=data, target=target, subject_to=model.subject_to, command=command),
+        _screen_of_evaluation(rows, value, target),
     )
-    costs, decided = held_out_costs(model), held_out_decisions(model)
-    if costs is not None:
-        names = class_names(model)
-        return cost_table(decided, held_out.y, costs, metric=metric, classes=names, weight=held_out.weight, lead=lead)
-    if model.threshold_ is None:
-        return report.multiclass(
-            decided,
-            held_out.y,
-            classes=[str(label) for label in class_labels(model)],
-            metric=metric,
-            average=model.average,
-            weight=held_out.weight,
-            groups=held_out.groups,
+    return write(page, path)
+
+
+def _decision_sections(rows: DecidedRows, group: str | None) -> list[Section]:
+    """Show what is referred, the decisions, and the values by group."""
+    sections: list[Section] = []
+    model, facts, classes, metric = rows.model, rows.facts, rows.classes, rows.metric
+    lead = f"{OUT_OF_FOLD} {NOT_CORRECTED}" if rows.held_out else ""
+    table: dict[str, Any] = {"metric": metric, "weight": rows.weight}
+    if rows.referred is not None:
+        short = OUT_OF_FOLD if rows.held_out else ""
+        sections.append(referral_table(rows.decided, rows.y, classes=classes, lead=short, **table))
+    if rows.costs is not None:
+        sections.append(cost_table(rows.decided, rows.y, rows.costs, classes=classes, lead=lead, **table))
+    elif facts.threshold is None or rows.scores is None:
+        groups = rows.groups if rows.held_out else None  # rows of one group were not split
+        several = {"classes": classes, "average": model.average, "groups": groups}
+        sections.append(multiclass(rows.decided, rows.y, lead=lead, **several, **table))
+    else:
+        explorer = scores(
+            rows.scores,
+            rows.y,
+            threshold=facts.threshold if rows.threshold is None else rows.threshold,
+            requirements=model_requirements(model),
+            classes=classes,
+            interval=facts.threshold_interval if rows.threshold is None else None,
+            interval_name=THRESHOLD_INTERVAL + ("" if rows.held_out else " in training"),
+            groups=rows.groups,
+            group_name=group or "group",
             lead=lead,
+            **table,
         )
-    return report.scores(
-        held_out_scores(model).numpy(),
-        held_out.y.numpy(),
-        threshold=model.threshold_,
+        sections.append(explorer)
+    if rows.groups is None:
+        return sections
+    by_group = group_values(
+        rows.decided,
+        rows.y,
+        rows.groups,
+        classes=len(model.classes_),
         metric=metric,
-        requirements=model_requirements(model),
-        weight=held_out.weight,
-        classes=class_names(model),
-        interval=model.threshold_interval_,
-        interval_name=THRESHOLD_INTERVAL,
-        groups=held_out.groups,
-        group_name=group or "group",
-        lead=lead,
+        average=model.average,
+        weight=rows.weight,
+        costs=rows.costs,
+        title="Values by group" if group is None else f"Values by “{group}”",
     )
+    if by_group is not None:  # folded if the explorer above it has a table of the same groups
+        folded = facts.threshold is not None and are_few_groups(rows.groups)
+        sections.append(replace(by_group, folded=folded))
+    return sections
 
 
-def _models_section(model: MetricClassifier) -> report.Section:
-    """Show the families with their weights."""
-    used = sum(row.weight > 0 for row in model.models_)
-    mixed = "" if used == 1 else " Their calibrated predictions are averaged with weights."
-    return report.models(
-        model.models_,
-        get_metric(model.metric),
-        label=metric_label(model),
-        lead=f"The classifier consists of {used} kind{'s' * (used > 1)} of model.{mixed} Weights are chosen for the "
-        "metric, on rows held out of training.",
-    )
-
-
-def _value_fact(model: MetricClassifier) -> dict[str, str]:
-    """Say how the value was estimated."""
-    before, after = (formatting.value(value) for value in (model.decision_.evidence.value, model.value_))
-    if model.requirements_:
-        return {f"Estimate of {metric_label(model)}": f"{after} on held-out rows, on which the decision was chosen"}
-    return {
-        f"Estimate of {metric_label(model)}": f"{before} on held-out rows, {after} corrected for having been chosen on "
-        "them"
-    }
-
-
-def _referral_fact(model: MetricClassifier) -> dict[str, str]:
-    """Say which rows are referred to a person."""
-    if model.refer_region_ is None:
-        return {}
-    share = formatting.percent(model.referred_share_)
-    return {"Referred to a person": f"{refer_region(model)}: {share} of the held-out rows, which the value leaves out"}
-
-
-def _histories_by_member(history: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    members: dict[int, list[Mapping[str, Any]]] = {}
-    for epoch in history:
-        members.setdefault(epoch.get("member", 0), []).append(epoch)
-    return list(members.values())
-
-
-MAX_ROWS, REPEATS, WORST = 2000, 3, 30
-#: Importance may take this share of the training time, and this many seconds in any case.
-SHARE_OF_TRAINING, ALWAYS = 0.2, 4.0
-
-
-def insight_sections(model: MetricClassifier, X: Any, y: Any) -> list[Section]:
+def insight_sections(model: Any, X: Any, y: Any) -> list[Section]:
     """Return the sections about the rows of ``fit``, each decided by models that were not trained on it.
 
     Args:
@@ -233,45 +254,199 @@ def insight_sections(model: MetricClassifier, X: Any, y: Any) -> list[Section]:
         )
         important = importance.table["column"].tolist()
         if important:
-            sections.append(column_importance(importance, lead=_importance_lead(model, important[0])))
+            lead = f"{model_facts(model).label} depends most on “{important[0]}”."
+            sections.append(column_importance(importance, lead=lead))
     return [*sections, worst_decisions(find_worst_rows(rows, WORST), first=important)]
 
 
-def held_out_groups(model: MetricClassifier, name: str | None = None) -> list[Section]:
-    """Return the section of the groups that were passed to ``fit``; none if there were none, or only small ones.
-
-    Args:
-        model: The fitted model.
-        name: What the groups are called.
-    """
-    if model.held_out_.groups is None:
-        return []
-    weight = held_out_rows(model).weight
-    section = group_values(
-        held_out_decisions(model).numpy(),
-        model.held_out_.y.numpy(),
-        model.held_out_.groups,
-        classes=len(model.classes_),
-        metric=get_metric(model.metric),
-        average=model.average,
-        weight=None if weight is None else weight.double().numpy(),
-        costs=held_out_costs(model),
-        title=group_title(name),
+def _families_section(held_out: DecidedRows) -> Section:
+    """Show the families with their weights."""
+    facts = held_out.facts
+    used = sum(row.weight > 0 for row in facts.families)
+    mixed = "" if used == 1 else " Their calibrated predictions are averaged with weights."
+    return models(
+        facts.families,
+        held_out.metric,
+        label=facts.label,
+        lead=f"The classifier consists of {used} kind{'s' * (used > 1)} of model.{mixed} Weights are chosen for the "
+        "metric, on rows held out of training.",
     )
-    return beside_explorer(section, model, model.held_out_.groups)
 
 
-def beside_explorer(section: Section | None, model: MetricClassifier, groups: Any) -> list[Section]:
-    """Return the section of groups, folded if the explorer above it has a table of the same groups."""
-    if section is None:
-        return []
-    return [replace(section, folded=model.threshold_ is not None and are_few_groups(groups))]
+def verdict_of_fit(model: Any) -> str:
+    """Say what the value is an estimate of, whether requirements are met, and what to do next."""
+    held_out = DecidedRows.of_training(model)
+    facts = held_out.facts
+    sentences = [
+        "The decision was chosen on the held-out rows where the value was measured. New rows usually have a slightly "
+        "worse value."
+        if facts.requirements
+        else f"The value is estimated for new rows: the value on held-out rows, "
+        f"{formatting.value(facts.held_out_value)}, corrected for having been chosen on them."
+    ]
+    if facts.refer_region is not None:
+        region = _refer_region(facts)
+        sentences.append(
+            f"{region[0].upper()}{region[1:]} are referred to a person: {formatting.percent(facts.referred_share)} of "
+            "the held-out rows. The value is that of the other rows."
+        )
+    met = "; ".join(f"{each.text} ({formatting.value(each.value)})" for each in facts.requirements)
+    if facts.not_reachable is not None:
+        sentences.insert(
+            0,
+            f"The requirements cannot be met: {facts.not_reachable}. The model decides as near to them as it can; "
+            "choose other requirements with MetricClassifier.load(...).rethreshold(subject_to=...).",
+        )
+    elif met and facts.certificate is not None and facts.confidence is not None:
+        certificate = facts.certificate[0].upper() + facts.certificate[1:]
+        sentences.append(f"{certificate} at {format_percent(facts.confidence)} confidence: {met} here.")
+        if facts.out_of_fold:
+            sentences.append(f"New rows are scored by other models than these rows. {EXACT}")
+    elif met:
+        remedy = "--confidence 0.95 (confidence=0.95 in Python) asks for a decision with a margin"
+        if facts.refer_region is not None:
+            remedy = "ask for more than you need"
+        sentences.append(
+            f"Met on held-out rows only: {met}. A requirement that is met with little room may fail on new rows; "
+            f"{remedy}."
+        )
+    better = held_out.better_without_model(facts.held_out_value)
+    end = "The command metricfit compare shows whether a simpler method does as well."
+    return " ".join([*sentences, *([] if better is None else [better]), end])
 
 
-def group_title(name: str | None) -> str:
-    """Return the title of the section of groups."""
-    return "Values by group" if name is None else f"Values by “{name}”"
+def _verdict_of_evaluation(rows: DecidedRows, value: float, interval: Pair | None) -> str:
+    """Say how a model does on labelled rows compared with training, and whether its requirements hold there."""
+    positives = int(rows.counts.positives.min())
+    compared = compare_with_training(rows.facts, value, interval, positives=positives, threshold=rows.threshold)
+    held = (
+        f"The requirement {text} {'holds' if result.met else 'does not hold'} here ({formatting.value(result.value)})."
+        for text, result in rows.requirement_values().items()
+    )
+    better = rows.better_without_model(value)
+    return " ".join([compared.sentence, *held, *([] if better is None else [better])])
 
 
-def _importance_lead(model: MetricClassifier, first: Any) -> str:
-    return f"{metric_label(model)} depends most on “{first}”."
+def screen_of_fit(model: Any, target: str | None) -> FirstScreen:
+    """Make the first screen of a fitted model's page, from the rows that were held out of training."""
+    rows = DecidedRows.of_training(model)
+    facts, single = rows.facts, _best_family(rows)
+    note = "Counts and values are those of the training rows, each decided by models that did not train on it."
+    if rows.weight is not None:
+        note += " Rows count by their weights."
+    referred = []
+    if facts.refer_region is not None:
+        share = formatting.rough_percent(facts.referred_share)
+        ending = " of the rows to a person; these are not counted here."
+        referred = [Statement("Refers ", share, ending, facts.referred_share)]
+    requirements = [
+        RequirementState(
+            each.text,
+            each.state,
+            each.description + ("" if facts.confidence is not None else ", not guaranteed on new rows"),
+        )
+        for each in facts.requirements
+    ]
+    return compare_decisions(
+        _decisions(rows, facts.held_out_value),
+        rows.classes,
+        target,
+        name_model_metric(rows),
+        statements=referred,
+        alternatives=[] if single is None else [single],
+        requirements=requirements,
+        note=note,
+    )
+
+
+def _screen_of_evaluation(rows: DecidedRows, value: float, target: Any) -> FirstScreen:
+    """Make the first screen of a model's page on labelled rows."""
+    requirements = [
+        RequirementState(
+            text,
+            "met" if result.met else "unmet",
+            f"{'holds' if result.met else 'does not hold'} on these rows ({formatting.value(result.value)})",
+        )
+        for text, result in rows.requirement_values().items()
+    ]
+    return compare_decisions(
+        _decisions(rows, value),
+        rows.classes,
+        None if target is None else str(target),
+        name_model_metric(rows),
+        alternatives=[Alternative(f"{SUBJECT}, as training expected it", value=rows.facts.value)],
+        requirements=requirements,
+        note=f"Counts and values are those of these {len(rows):,} rows.",
+    )
+
+
+def _decisions(rows: DecidedRows, value: float) -> list[tuple[str, Any, float | None]]:
+    """Return the decisions of the model and of what needs no model, with their counts and values."""
+    others = [(name, counts, rows.value(rows.metric, counts)) for name, counts in rows.without_model.items()]
+    return [(SUBJECT, rows.counts, value), *others]
+
+
+def name_model_metric(rows: DecidedRows) -> str:
+    """Return what people call the model's metric, with its average if there are several classes."""
+    return name_metric(rows.metric, None if rows.of_two else rows.model.average)
+
+
+def _best_family(rows: DecidedRows) -> Alternative | None:
+    """Return the best kind of model by itself; None if the classifier is nothing else.
+
+    Its value is that of its best decision in hindsight, which flatters. It is therefore not in the column of values,
+    but beside the value of the whole model that was found in the same way.
+    """
+    fitted = [(row.value, row.name) for row in rows.facts.families if row.value is not None]
+    hindsight = _value_in_hindsight(rows) if len(fitted) > 1 else None
+    if hindsight is None:
+        return None
+    value, name = (min if rows.metric.minimize else max)(fitted, key=lambda row: row[0])
+    return Alternative(
+        f"“{name}” alone, the best single kind of model: {formatting.value(value)} at its best decision in hindsight, "
+        f"where this model has {formatting.value(hindsight)}"
+    )
+
+
+def _value_in_hindsight(rows: DecidedRows) -> float | None:
+    """Return the value at the best decision on the held-out rows; None for costs of rows and if none is feasible."""
+    model = rows.model
+    if not rows.of_two:
+        held_out = held_out_rows(model)
+        return Selection(held_out.y, held_out.weight, rows.metric, model.average).value(held_out.logits)
+    if model.threshold_ is None:
+        return None
+    try:
+        return best_threshold(rows.scores, rows.y, rows.metric, model_requirements(model), weight=rows.weight).value
+    except InfeasibleError:
+        return None
+
+
+def _refer_region(facts: ModelFacts) -> str:
+    """Say which rows are referred to a person."""
+    low, high = facts.refer_region or (0.0, 0.0)
+    return f"rows with a probability of “{facts.positive}” from {low:.4g} to {high:.4g}"
+
+
+def _referral_fact(facts: ModelFacts, rows: str) -> dict[str, str]:
+    """Say which rows are referred to a person, and how many; nothing if every row is decided."""
+    if facts.refer_region is None:
+        return {}
+    return {"Referred to a person": f"{_refer_region(facts)}: {rows}, which the value leaves out"}
+
+
+def _bracketed(ends: Pair | None) -> str:
+    """Write an interval in brackets; nothing if there is none."""
+    return "" if ends is None else f" (95 % interval {formatting.between(ends)})"
+
+
+def _at(threshold: float | None) -> str:
+    return "" if threshold is None else f" at threshold {formatting.threshold(threshold)}"
+
+
+def _group_names(groups: Any, y: Any) -> NDArray[Any]:
+    """Return the group of each row as text; rows without one are the group "missing"."""
+    values = column_or_1d(np.asarray(groups))
+    check_consistent_length(values, y)
+    missing = np.asarray(pd.isna(values))
+    return np.array(["missing" if absent else str(value) for value, absent in zip(values, missing, strict=True)])

@@ -6,9 +6,13 @@ import base64
 import hashlib
 import itertools
 import os
+import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib import resources
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from markupsafe import Markup
 from metricfit._files import new_file
 from metricfit._version import __version__
 from metricfit.errors import printable
+from metricfit.metrics import Requirement
 from metricfit.report import formatting
 from metricfit.report.charts import Chart
 from metricfit.report.first_screen import FirstScreen
@@ -140,6 +145,70 @@ def write(report: Report, path: PathLike) -> Path:
     with new_file(file) as unfinished:
         unfinished.write_bytes(html.encode())
     return file
+
+
+def title_page(metric: str, data: str | None, target: str | None) -> str:
+    """Return the title of a page: what is predicted, where, and what it is judged by.
+
+    Args:
+        metric: What people call the metric.
+        data: Name of the table, if it is known.
+        target: Name of the column that is predicted, if it is known.
+
+    Returns:
+        The title.
+
+    Example:
+        >>> title_page("F1", "transactions.csv", "fraud")
+        'Predicting “fraud” in transactions.csv, judged by F1'
+        >>> title_page("F1", None, None)
+        'A classifier judged by F1'
+    """
+    if data is None and target is None:
+        return f"A classifier judged by {metric}"
+    what = "Predictions" if target is None else f"Predicting “{target}”"
+    return f"{what}{'' if data is None else f' in {data}'}, judged by {metric}"
+
+
+def facts_of_page(
+    facts: Mapping[str, str], *, data: str | None, target: Any, subject_to: Any, command: str | None
+) -> dict[str, str]:
+    """Return the facts at the end of a page, among those about its data, its requirements and how it was made.
+
+    Args:
+        facts: The facts that only this page has.
+        data: Name of the table, if it is known.
+        target: Name of the column that is predicted, if it is known.
+        subject_to: The requirements, or None.
+        command: The command that made the page, if there was one.
+
+    Returns:
+        The facts.
+
+    Example:
+        >>> facts = facts_of_page({"Rows": "160"}, data="t.csv", target="churn", subject_to=None, command=None)
+        >>> list(facts), facts["Data"]
+        (['Data', 'Rows', 'Versions', 'Made'], 't.csv, column “churn”')
+    """
+    names = [*([] if data is None else [data]), *([] if target is None else [f"column “{target}”"])]
+    required = [subject_to] if isinstance(subject_to, (str, Requirement)) else list(subject_to or ())
+    packages = [f"metricfit {__version__}"]
+    for package in ("numpy", "scikit-learn", "lightgbm", "torch"):
+        with suppress(PackageNotFoundError):
+            packages.append(f"{package} {version(package)}")
+    return {
+        **({"Data": ", ".join(names)} if names else {}),
+        **facts,
+        **({"Required": " and ".join(map(str, required))} if required else {}),
+        **({} if command is None else {"Command": command}),
+        "Versions": f"{', '.join(packages)}, Python {platform.python_version()}",
+        "Made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+    }
+
+
+def positive_class_fact(classes: Sequence[str]) -> dict[str, str]:
+    """Say which of two classes is the positive one, the second; nothing for several classes."""
+    return {"Positive class": f"“{classes[1]}”; the other class is “{classes[0]}”"} if len(classes) == 2 else {}
 
 
 def _asset(name: str) -> str:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
+from metricfit.core.arrays import to_numpy
 from metricfit.core.counts import Counts
 from metricfit.metrics import Metric, Requirement, fbeta, get_metric, names
 from metricfit.metrics.curves import InfeasibleError, best_threshold
@@ -151,7 +151,7 @@ class Stops:
         return {
             "thresholds": packed(self.thresholds),
             "labels": self.labels,
-            "counts": {name: packed(getattr(self.counts, name).squeeze(-1).numpy()) for name in COUNTS},
+            "counts": {name: packed(to_numpy(getattr(self.counts, name))[:, 0]) for name in COUNTS},
             "metrics": {name: packed(values) for name, values in self.metrics.items()},
             "met": {name: "".join(map(str, held.astype(int))) for name, held in self.met.items()},
             "complete": self.complete,
@@ -177,12 +177,14 @@ def compute_stops(
     stops about half are all thresholds with up to three decimals. 0.5, the chosen threshold and the best one are always
     among them.
     """
-    falling, counts = sweep(scores, labels, weight)
-    distinct = falling.flip(0).numpy()
-    counts = counts.map(lambda values: values.flip(0))
+    swept: Any = sweep(scores, labels, weight)
+    distinct, counts = (
+        to_numpy(swept.thresholds)[::-1],
+        swept.counts.map(lambda values: np.flip(to_numpy(values), 0).copy()),
+    )
     feasible = np.ones(len(distinct), dtype=bool)
     for requirement in requirements:
-        feasible &= requirement.forgives(one_class(requirement, counts)).numpy()
+        feasible &= requirement.forgives(_values(requirement, counts))
     try:
         best = best_threshold(scores, labels, metric, list(requirements), weight=weight).threshold
     except InfeasibleError:
@@ -197,16 +199,13 @@ def compute_stops(
     thresholds = np.unique(np.concatenate([distinct[kept], round_numbers, [threshold, math.inf]]))
     source = np.searchsorted(distinct, thresholds)
     below = [distinct[at - 1] if at else -math.inf for at in source]
-    counts = counts.map(lambda values: values[torch.from_numpy(source)])
+    counts = counts.map(lambda values: values[source])
     return Stops(
         thresholds=thresholds,
         labels=[formatting.threshold(at, above) for at, above in zip(thresholds, below, strict=True)],
         counts=counts,
-        metrics={shown.name: one_class(shown, counts).numpy() for shown in shown_metrics(metric, requirements)},
-        met={
-            str(requirement): requirement.forgives(one_class(requirement, counts)).numpy()
-            for requirement in requirements
-        },
+        metrics={shown.name: _values(shown, counts) for shown in shown_metrics(metric, requirements)},
+        met={str(required): to_numpy(required.forgives(_values(required, counts))) for required in requirements},
         distinct=len(distinct) - 1,
         complete=complete,
         gridded=gridded,
@@ -214,6 +213,11 @@ def compute_stops(
         best=None if best is None else int(np.searchsorted(thresholds, best)),
         spans=spans,
     )
+
+
+def _values(formula: Metric | Requirement, counts: Counts) -> Any:
+    """Return a metric, or the violation of a requirement, at each stop."""
+    return to_numpy(one_class(formula, counts))
 
 
 def shown_metrics(metric: Metric, requirements: Sequence[Requirement] = ()) -> list[Metric]:
@@ -230,13 +234,13 @@ def shown_metrics(metric: Metric, requirements: Sequence[Requirement] = ()) -> l
     return list(dict.fromkeys([metric, *required, *usual, fbeta(beta=2), fbeta(beta=0.5)]))
 
 
-def packed(numbers: Floats) -> str:
-    """The bytes of little-endian doubles in base64.
+def packed(numbers: Floats, kind: str = "<f8") -> str:
+    """The bytes of little-endian doubles, or numbers of another type, in base64.
 
     >>> packed(np.array([1.0]))
     'AAAAAAAA8D8='
     """
-    return base64.b64encode(numbers.astype("<f8").tobytes()).decode()
+    return base64.b64encode(numbers.astype(kind).tobytes()).decode()
 
 
 def _kept(
@@ -254,7 +258,7 @@ def _kept(
     last = len(distinct) - 1
     by_rank = np.linspace(0, last, share).round().astype(np.int64)
     from_top = last + 1 - np.geomspace(1, last + 1, share).round().astype(np.int64)
-    positives = counts.tp.squeeze(-1).flip(0).numpy()
+    positives = to_numpy(counts.tp)[::-1, 0]
     by_positives = last - np.searchsorted(positives, np.linspace(0, positives[-1], share))
     return np.unique(np.concatenate([by_rank, from_top, by_positives, np.searchsorted(distinct, needed)]))
 
@@ -307,9 +311,9 @@ class GroupValues:
         """What the page's script looks up; single precision is enough for what it shows."""
         return {
             "positives": self.positives,
-            "tp": _packed_singles(self.tp),
-            "fp": _packed_singles(self.fp),
-            "values": _packed_singles(self.values),
+            "tp": packed(self.tp, "<f4"),
+            "fp": packed(self.fp, "<f4"),
+            "values": packed(self.values, "<f4"),
         }
 
 
@@ -354,8 +358,8 @@ def compute_groups(
             for part in (inside & (labels == 1), inside & (labels == 0))
         )
         n, positives = float(weights[inside].sum()), float(weights[inside & (labels == 1)].sum())
-        counts = Counts(*(torch.from_numpy(part)[:, None] for part in (tp, fp, positives - tp, n - positives - fp)))
-        found.append(GroupValues(str(name), n, positives, tp, fp, one_class(metric, counts).numpy()))
+        cells: Any = (part[:, None] for part in (tp, fp, positives - tp, n - positives - fp))
+        found.append(GroupValues(str(name), n, positives, tp, fp, _values(metric, Counts(*cells))))
     return sorted(found, key=lambda group: -group.n)
 
 
@@ -365,7 +369,3 @@ def _sum_from(scores: Floats, weights: Floats, thresholds: Floats) -> Floats:
     summed = np.concatenate([[0.0], np.cumsum(weights[order])])
     total: Floats = summed[-1] - summed[np.searchsorted(scores[order], thresholds)]
     return total
-
-
-def _packed_singles(numbers: Floats) -> str:
-    return base64.b64encode(numbers.astype("<f4").tobytes()).decode()

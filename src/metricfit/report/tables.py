@@ -8,23 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from metricfit.core.confusion import ConfusionMatrix
-from metricfit.core.counting import count_labels
+from metricfit.core.arrays import to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.costs import RowCosts, mean_cost
+from metricfit.decide.costs import RowCosts
 from metricfit.decide.decision import REFERRED
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
 from metricfit.metrics.matrix_metric import MatrixMetric
 from metricfit.metrics.presence import is_undefined
-from metricfit.metrics.sweep import one_class
 from metricfit.report import formatting
 from metricfit.report.charts import FIRST, MUTED, Chart, Drawing, Widths, label, styled
+from metricfit.report.evaluation import Floats, Integers, count_decisions, paid
 from metricfit.report.page import Section
 from metricfit.tabular.compare.verdict import ComparisonRow
 from metricfit.tabular.insight.importance import Importance
@@ -213,35 +210,29 @@ def multiclass(
     """
     if len(classes) < 2:
         raise InvalidValueError(f"there must be two classes or more, got {len(classes)} names")
-    guess, truth = torch.as_tensor(predicted), torch.as_tensor(target)
-    if truth.numel() == 0:
+    guess, truth = (to_numpy(labels).reshape(-1) for labels in (predicted, target))
+    if not len(truth):
         raise InvalidValueError("no labels given")
-    w = None if weight is None else torch.as_tensor(weight)
-    counts = count_labels(guess, truth, num_classes=len(classes), weight=w, matrix=True)
-    assert isinstance(counts, ConfusionMatrix)
-    matrix = counts.matrix
-    judged = get_metric(metric)
+    w = None if weight is None else to_numpy(weight, np.float64)
+    checked: Any = Counts.from_labels  # of tensors and arrays
+    checked(guess, truth, num_classes=len(classes), weight=w)
+    guess, truth = guess.astype(np.int64), truth.astype(np.int64)
+    counts = count_decisions(guess, truth, len(classes), w, matrix=True)
+    matrix, judged = to_numpy(counts.tensors[0]), get_metric(metric)
     of_each_class = not judged.whole_matrix and judged.class_index is None
     columns = list(dict.fromkeys([*([judged] if of_each_class else []), precision, recall, specificity, f1]))
-    values = [column(counts).tolist() for column in columns]
-    intervals = class_intervals(
-        guess.reshape(-1).long().numpy(),
-        truth.reshape(-1).long().numpy(),
-        len(classes),
-        columns,
-        None if w is None else w.double().numpy(),
-        None if groups is None else np.asarray(groups),
-    )
+    intervals = class_intervals(guess, truth, len(classes), columns, w, None if groups is None else np.asarray(groups))
+    wrong = matrix * (1 - np.eye(len(matrix)))
     context = {
         "classes": [str(name) for name in classes],
         "matrix": matrix.tolist() if len(classes) <= MAX_CLASSES else None,
         "costs": judged.parameters.get("costs") if isinstance(judged, MatrixMetric) else None,
-        "support": counts.positives.tolist(),
-        "confusions": _confusions(matrix, classes) if len(classes) > MAX_CLASSES else [],
+        "support": matrix.sum(1).tolist(),
+        "confusions": _confusions(wrong, classes) if len(classes) > MAX_CLASSES else [],
         "columns": [column.name for column in columns],
-        "values": list(zip(*values, strict=True)),
+        "values": list(zip(*(column(counts).tolist() for column in columns), strict=True)),
         "intervals": list(zip(*intervals, strict=True)),
-        "pairs": _pairs(matrix, classes),
+        "pairs": _pairs(wrong, classes),
         "metric": judged.name if judged.whole_matrix else f"{average} {judged.name}",
         "value": float(averaged(judged, counts, average)),
         "n": float(matrix.sum()),
@@ -249,29 +240,28 @@ def multiclass(
     return Section(title, "multiclass.html", context, lead)
 
 
-def _pairs(matrix: Tensor, classes: Sequence[str]) -> list[dict[str, Any]]:
+def _pairs(wrong: Floats, classes: Sequence[str]) -> list[dict[str, Any]]:
     """Return the pairs of classes that are most often taken for each other, with their shares of all errors."""
-    wrong = matrix.clone().fill_diagonal_(0)
-    both, total = (wrong + wrong.T).triu(1), float(wrong.sum())
-    order = both.flatten().argsort(descending=True, stable=True)[:MAX_PAIRS].tolist()
-    found = [divmod(index, len(classes)) for index in order]
+    both = np.triu(wrong + wrong.T, 1)
     return [
         {
             "classes": (str(classes[i]), str(classes[j])),
             "rows": float(both[i, j]),
-            "share": float(both[i, j]) / total,
+            "share": float(both[i, j] / wrong.sum()),
             "called": (float(wrong[i, j]), float(wrong[j, i])),
         }
-        for i, j in found
-        if float(both[i, j]) > 0
+        for i, j in _largest(both, MAX_PAIRS)
     ]
 
 
-def _confusions(matrix: Tensor, classes: Sequence[str]) -> list[tuple[str, str, float]]:
-    wrong = matrix.clone().fill_diagonal_(0)
-    order = wrong.flatten().argsort(descending=True, stable=True)[:MAX_CONFUSIONS].tolist()
-    pairs = [divmod(index, len(classes)) for index in order]
-    return [(str(classes[i]), str(classes[j]), float(wrong[i, j])) for i, j in pairs if float(wrong[i, j]) > 0]
+def _confusions(wrong: Floats, classes: Sequence[str]) -> list[tuple[str, str, float]]:
+    return [(str(classes[i]), str(classes[j]), float(wrong[i, j])) for i, j in _largest(wrong, MAX_CONFUSIONS)]
+
+
+def _largest(cells: Floats, most: int) -> list[tuple[int, int]]:
+    """Return the places of the largest cells, the largest first, without those of 0."""
+    order = np.argsort(-cells, axis=None, kind="stable")[:most].tolist()
+    return [(at // len(cells), at % len(cells)) for at in order if cells.flat[at] > 0]
 
 
 def cost_table(
@@ -280,7 +270,7 @@ def cost_table(
     costs: RowCosts,
     *,
     metric: Metric,
-    classes: tuple[str, str],
+    classes: Sequence[str],
     weight: Any | None = None,
     lead: str = "",
 ) -> Section:
@@ -300,31 +290,38 @@ def cost_table(
 
     Example:
         >>> from metricfit import metrics
-        >>> costs = RowCosts(torch.tensor([5.0, 5.0, 5.0]), torch.tensor([9.0, 2.0, 7.0]))
+        >>> from metricfit.decide.costs import cost_columns, row_costs
         >>> metric = metrics.cost(fp=5, fn="amount")
+        >>> costs = row_costs(metric, cost_columns(metric, pd.DataFrame({"amount": [9.0, 2.0, 7.0]})), 3)
         >>> section = cost_table([1, 0, 1], [0, 1, 1], costs, metric=metric, classes=("good", "fraud"))
         >>> section.context["total"], section.context["never"], section.context["always"]
         (7.0, 3.0, 1.6666666666666667)
     """
-    called, truth = torch.as_tensor(decided).reshape(-1).double(), torch.as_tensor(target).reshape(-1)
-    w = torch.ones(len(truth), dtype=torch.float64) if weight is None else torch.as_tensor(weight).double()
-    paid, (negative, positive) = w * costs.of_decisions(called, truth), classes
+    called, truth, w = _decided_rows(decided, target, weight)
+    spent, (negative, positive) = w * paid(costs, called, truth), classes
     rows = []
     for actual, name in ((1, positive), (0, negative)):
         for decision, called_name in ((1, positive), (0, negative)):
             part = (truth == actual) & (called == decision)
-            rows.append((name, called_name, float(w[part].sum()), float(paid[part].sum()), actual == decision))
+            rows.append((name, called_name, float(w[part].sum()), float(spent[part].sum()), actual == decision))
+    never, always = (float(np.average(paid(costs, np.full_like(called, share), truth), weights=w)) for share in (0, 1))
     context = {
         "metric": metric.name,
-        "value": float(paid.sum() / w.sum()),
+        "value": float(spent.sum() / w.sum()),
         "rows": rows,
-        "total": float(paid.sum()),
+        "total": float(spent.sum()),
         "n": float(w.sum()),
         "positive": positive,
-        "never": mean_cost(costs.of_decisions(torch.zeros_like(called), truth), w),
-        "always": mean_cost(costs.of_decisions(torch.ones_like(called), truth), w),
+        "never": never,
+        "always": always,
     }
     return Section("What the decisions cost", "costs.html", context, lead)
+
+
+def _decided_rows(decided: Any, target: Any, weight: Any) -> tuple[Integers, Integers, Floats]:
+    """Return decisions, labels and weights as arrays."""
+    called, truth = (to_numpy(numbers, np.int64).reshape(-1) for numbers in (decided, target))
+    return called, truth, np.ones(len(truth)) if weight is None else to_numpy(weight, np.float64).reshape(-1)
 
 
 def referral_table(
@@ -332,7 +329,7 @@ def referral_table(
     target: Any,
     *,
     metric: Metric,
-    classes: tuple[str, str],
+    classes: Sequence[str],
     weight: Any | None = None,
     lead: str = "",
 ) -> Section:
@@ -355,19 +352,16 @@ def referral_table(
         >>> section.context["value"], section.context["rows"]
         (0.5, [('yes', [1.0, 1.0, 0.0]), ('no', [0.0, 1.0, 1.0])])
     """
-    called, truth = torch.as_tensor(decided).reshape(-1), torch.as_tensor(target).reshape(-1)
-    w = torch.ones(len(truth), dtype=torch.float64) if weight is None else torch.as_tensor(weight).double()
+    called, truth, w = _decided_rows(decided, target, weight)
     negative, positive = classes
     rows = [
-        (name, [float(w[(truth == label) & (called == decision)].sum()) for decision in (1, 0, REFERRED)])
-        for label, name in ((1, positive), (0, negative))
+        (name, [float(w[(truth == actual) & (called == decision)].sum()) for decision in (1, 0, REFERRED)])
+        for actual, name in ((1, positive), (0, negative))
     ]
-    (tp, fn, _), (fp, tn, _) = (numbers for _, numbers in rows)
-    cells = (torch.tensor([[cell]], dtype=torch.float64) for cell in (tp, fp, fn, tn))
     total, referred = float(w.sum()), float(w[called == REFERRED].sum())
     context = {
         "metric": metric.name,
-        "value": float(one_class(metric, Counts(*cells))),
+        "value": float(averaged(metric, count_decisions(called, truth, 2, w))),
         "rows": rows,
         "positive": positive,
         "negative": negative,
@@ -507,8 +501,6 @@ def cell_text(value: Any) -> str:
 MIN_ROWS = 10
 LEAD = "The same decisions, group by group."
 
-Integers = NDArray[np.int64]
-
 
 def group_values(
     decided: Integers,
@@ -554,15 +546,21 @@ def group_values(
     rows = []
     for place in large[np.argsort(-sizes[large], kind="stable")][:LISTED]:
         part = np.flatnonzero(number.reshape(-1) == place)
-        part_costs = None if costs is None else costs.take(torch.from_numpy(part))
+        called, truth = decided[part], y[part]
+        part_costs = None if costs is None else costs.take(part)
         part_weight = None if weight is None else weight[part]
-        value: float | None
-        value, interval = value_of_rows(decided[part], y[part], classes, metric, average, part_weight, part_costs)
-        if interval is None and classes == 2 and costs is None and _is_undefined(metric, decided[part], y[part]):
-            value = None
-        positives = int((y[part] == 1).sum()) if classes == 2 else None
-        row = {"name": str(names[place]), "rows": len(part), "positives": positives, "value": value}
-        rows.append(row | {"interval": interval})
+        value, interval = value_of_rows(called, truth, classes, metric, average, part_weight, part_costs)
+        unknown = interval is None and classes == 2 and costs is None
+        unknown = unknown and bool(is_undefined(metric, count_decisions(called, truth, 2)).all())
+        rows.append(
+            {
+                "name": str(names[place]),
+                "rows": len(part),
+                "positives": int((truth == 1).sum()) if classes == 2 else None,
+                "value": None if unknown else value,
+                "interval": interval,
+            }
+        )
     context = {
         "what": "Group",
         "metric": metric.name if classes == 2 or metric.whole_matrix else f"{average} {metric.name}",
@@ -600,12 +598,6 @@ def period_values(periods: Sequence[Period], label: str, sentence: str | None) -
     }
     lead = "Held-out rows in the order of time, each decided by models of earlier rows, in parts of equal size."
     return Section("Values over time", "group_values.html", context, lead)
-
-
-def _is_undefined(metric: Metric, decided: Integers, y: Integers) -> bool:
-    """Check whether the metric is 0/0 on these rows, as recall is without positives."""
-    counts = count_labels(*(torch.from_numpy(part[decided >= 0]) for part in (decided, y)))
-    return bool(is_undefined(metric, counts).all())
 
 
 def _sentence(rows: list[dict[str, Any]], *, minimize: bool) -> str:

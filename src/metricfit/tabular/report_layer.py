@@ -80,6 +80,6 @@ class ModelReport:
             write = report_module("model_page").write_model_page
             page = write(self, path, data=data, target=target, rows=rows)
         else:
-            write = report_module("evaluation_page").write_evaluation_page
+            write = report_module("model_page").write_evaluation_page
             page = write(self, X, y, path, threshold=threshold, data=data, groups=groups)
         return page

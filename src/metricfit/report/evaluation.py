@@ -1,0 +1,582 @@
+"""What a fitted model decides about labelled rows: counts, values with intervals, and how training expected them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from scipy.stats import norm
+
+from metricfit import stats
+from metricfit.core.arrays import in_kind_of, to_numpy
+from metricfit.core.confusion import ConfusionMatrix, two_by_two
+from metricfit.core.counts import Counts
+from metricfit.decide.class_requirements import model_requirements
+from metricfit.decide.costs import RowCosts, cost_columns, interval_of_costs, row_costs
+from metricfit.decide.decision import REFERRED
+from metricfit.metrics import Metric, averaged, curves, get_metric, names
+from metricfit.metrics.feasibility import RequirementValue
+from metricfit.metrics.presence import is_undefined
+from metricfit.metrics.registry import find
+from metricfit.metrics.requirements import Requirement, parse_requirement
+from metricfit.report import formatting
+from metricfit.report.first_screen import decisions_without_model
+from metricfit.stats.delong import delong_interval
+from metricfit.stats.multinomial import percentile_interval, resampled_counts
+from metricfit.tabular.facts import ModelFacts, model_facts
+from metricfit.tabular.insight.judged_rows import held_out_costs, held_out_decisions, held_out_rows, held_out_scores
+from metricfit.tabular.insight.value_intervals import class_intervals, weighted_counts
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Pair = tuple[float, float]
+#: More rows are sampled: sorting them takes gigabytes, and changes nothing that the interval would show.
+MOST_ROWS = 2_000_000
+Z = float(norm.isf(0.025))
+
+
+@dataclass(frozen=True)
+class DecidedRows:
+    """Labelled rows, and what a fitted model decided about them.
+
+    Attributes:
+        model: The fitted model.
+        y: Class numbers; of two classes, 1 is the positive one.
+        decided: Decided class numbers, -1 for rows that are referred to a person, which do not count.
+        scores: The probability of the positive class of two, ``(n,)``, or of each of several, ``(n, c)``. Of held-out
+            rows of several classes it is None.
+        weight: One weight per row, or None.
+        groups: One group per row, or None.
+        costs: The costs of the rows, if the metric takes costs from columns.
+        threshold: A threshold in place of the model's; every row is then decided.
+        held_out: Whether the rows were held out of training, each decided by models that did not train on it.
+    """
+
+    model: Any
+    y: Integers
+    decided: Integers
+    scores: Floats | None
+    weight: Floats | None = None
+    groups: NDArray[Any] | None = None
+    costs: RowCosts | None = None
+    threshold: float | None = None
+    held_out: bool = False
+
+    @classmethod
+    def of_training(cls, model: Any) -> DecidedRows:
+        """Return the rows that were held out of training."""
+        rows = held_out_rows(model)
+        scores = to_numpy(held_out_scores(model), np.float64) if len(model.classes_) == 2 else None
+        weight = None if rows.weight is None else to_numpy(rows.weight, np.float64)
+        y, decided = to_numpy(rows.y, np.int64), to_numpy(held_out_decisions(model), np.int64)
+        return cls(model, y, decided, scores, weight, rows.groups, held_out_costs(model), held_out=True)
+
+    @classmethod
+    def of(cls, model: Any, X: Any, y: Any, threshold: float | None = None, groups: Any = None) -> DecidedRows:
+        """Return rows of a table with their labels, as a model decides about them or a threshold in its place."""
+        metric, two = get_metric(model.metric), len(model.classes_) == 2
+        place = np.argsort(to_numpy(model._numbers_of(model.classes_)))
+        scores = np.asarray(model.predict_proba(X), dtype=np.float64)[:, place]
+        if two:
+            scores = scores[:, 1]
+        decided = predicted_numbers(model, X) if threshold is None else (scores >= threshold).astype(np.int64)
+        costs = row_costs(metric, cost_columns(metric, X), len(X)) if metric.columns else None
+        numbers = to_numpy(model._numbers_of(np.asarray(y)), np.int64)
+        return cls(model, numbers, decided, scores, None, groups, costs, threshold)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """What there is to say about the model."""
+        return model_facts(self.model)
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The metric of the model."""
+        return get_metric(self.model.metric)
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes by their numbers; of two, the second is the positive one."""
+        return [str(each.name) for each in self.facts.classes]
+
+    @property
+    def of_two(self) -> bool:
+        """Whether there are two classes."""
+        return len(self.model.classes_) == 2
+
+    @cached_property
+    def counts(self) -> Counts:
+        """The counts of the decisions: of the positive class of two, or the confusion matrix of several."""
+        return count_decisions(self.decided, self.y, len(self.model.classes_), self.weight)
+
+    @property
+    def referred(self) -> int | None:
+        """The number of rows that are referred to a person; None if every row is decided."""
+        if self.threshold is not None or self.model.refer_region_ is None:
+            return None
+        return int((self.decided == REFERRED).sum())
+
+    @property
+    def without_model(self) -> dict[str, Counts]:
+        """The counts on the same rows of decisions that need no model, by what they are called."""
+        return decisions_without_model(self.counts, self.classes)
+
+    def label(self, metric: Metric) -> str:
+        """Return the name of a metric, with the model's average if there are several classes."""
+        return metric.name if self.of_two or metric.whole_matrix else f"{self.model.average} {metric.name}"
+
+    def value(self, metric: Metric, counts: Counts | None = None) -> float:
+        """Return a metric of the decisions, or of other decisions about the same rows."""
+        counts = self.counts if counts is None else counts
+        if metric.columns and self.costs is not None:
+            called = self.decided if counts is self.counts else np.full(len(self), int(counts.predicted.sum() > 0))
+            return float(np.average(paid(self.costs, called, self.y), weights=self.weight))
+        return float(averaged(metric, counts, self.model.average))
+
+    def intervals(self, several: Sequence[Metric]) -> list[Pair | None]:
+        """Compute 95 % bootstrap intervals of metrics; None if all rows are of one class."""
+        kept = self.decided != REFERRED
+        y, decided = self.y[kept], self.decided[kept]
+        if len(np.unique(y)) < 2:
+            return [None] * len(several)
+        if not self.of_two:
+            matrix = any(metric.needs_matrix for metric in several)
+            drawn = resampled_counts(decided, y, len(self.model.classes_), matrix=matrix)
+            values = (
+                metric(drawn) if metric.of_one_class else averaged(metric, drawn, self.model.average)
+                for metric in several
+            )
+            return [percentile_interval(value) for value in values]
+        called = decided.astype(np.float64)
+        return [
+            interval_of_costs(paid(self.costs, self.decided, self.y))
+            if metric.columns and self.costs is not None
+            else stats.bootstrap(called, y, metric, threshold=0.5, stratified=False).interval
+            for metric in several
+        ]
+
+    @property
+    def requirements(self) -> list[Requirement]:
+        """The requirements that the model is judged by on other rows.
+
+        Requirements that rows are referred for (``refer(subject_to=...)``) are among them, unless another threshold
+        decides all rows.
+        """
+        requirements = model_requirements(self.model)
+        if self.threshold is not None or self.model.refer_region_ is None:
+            return requirements
+        known = set(map(str, requirements))
+        return [*requirements, *(parse_requirement(text) for text in self.model.requirements_ if text not in known)]
+
+    def requirement_values(self) -> dict[str, RequirementValue]:
+        """Return, for each of the requirements, its value on these rows and whether that meets the bound."""
+        results = {}
+        for requirement in self.requirements:
+            value = float(requirement.metric(self.counts)[..., 0])
+            results[str(requirement)] = RequirementValue(value, bool(requirement.holds(self.counts).all()), value)
+        return results
+
+    def better_without_model(self, value: float) -> str | None:
+        """Say if a decision that needs no model has a better value on the same rows.
+
+        Args:
+            value: The value of the model's metric.
+
+        Returns:
+            One sentence about the best such decision that meets the requirements; None if the model is at least as
+            good, or if the metric takes costs from columns.
+        """
+        if self.metric.columns:
+            return None
+        wanted = model_requirements(self.model) if self.of_two else []
+        values = {
+            name: self.value(self.metric, counts)
+            for name, counts in self.without_model.items()
+            if all(bool(requirement.holds(counts).all()) for requirement in wanted)
+        }
+        sign = -1.0 if self.metric.minimize else 1.0
+        best = max(values, key=lambda name: sign * values[name], default=None)
+        if best is None or sign * (values[best] - value) <= 1e-12:
+            return None
+        words = best.replace("Always", "Always deciding for")
+        return f"{words} would be better on these rows: {self.facts.label} {formatting.value(values[best])}."
+
+
+def count_decisions(
+    decided: Integers, y: Integers, classes: int, weight: Floats | None = None, *, matrix: bool = False
+) -> Counts:
+    """Count decisions: about the positive class of two, or as the confusion matrix of several.
+
+    Args:
+        decided: Decided class numbers, -1 for rows that are referred to a person, which do not count.
+        y: True class numbers.
+        classes: Number of classes.
+        weight: One weight per row, or None.
+        matrix: Whether two classes have a confusion matrix too.
+
+    Returns:
+        The counts.
+    """
+    kept = decided != REFERRED
+    weights = np.ones(int(kept.sum())) if weight is None else weight[kept]
+    counts = weighted_counts(classes, y[kept], decided[kept], weights[None], matrix=True)
+    if classes > 2:
+        return ConfusionMatrix(counts.tensors[0][0])
+    positive = counts.map(lambda cell: cell[0, 1:])
+    return ConfusionMatrix(two_by_two(positive)[0]) if matrix else positive
+
+
+def paid(costs: RowCosts, decided: NDArray[Any], y: NDArray[Any]) -> Floats:
+    """Return what decisions about rows of two classes cost."""
+    called, labels = (in_kind_of(part, costs.fp) for part in (decided, y))
+    return to_numpy(costs.of_decisions(called, labels), np.float64)
+
+
+def predicted_numbers(model: Any, X: Any) -> Integers:
+    """Return the class number that a model predicts for each row, -1 for rows that it refers to a person."""
+    predicted = model.predict(X)
+    if len(model.classes_) > 2:
+        return to_numpy(model._numbers_of(predicted), np.int64)
+    called = np.asarray(predicted == model.pos_label_, dtype=np.int64)
+    return called if model.refer_region_ is None else np.where(predicted == model.refer_label_, REFERRED, called)
+
+
+class Measured(TypedDict):
+    """A value with its 95 % interval.
+
+    Attributes:
+        value: The value; None if the rows do not say.
+        interval: Its 95 % interval; None if it is not known.
+    """
+
+    value: float | None
+    interval: Pair | None
+
+
+def ranked_rows(rows: int) -> int:
+    """Return how many of this many rows are ranked: all of them, or the size of the sample."""
+    return min(rows, MOST_ROWS)
+
+
+def ranking_values(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, Measured]:
+    """Measure how well scores rank positives above negatives.
+
+    Args:
+        scores: One score per row.
+        labels: 1 for positives, 0 for negatives.
+
+    Returns:
+        "auroc" and "average_precision" with their intervals; without values if one class has no row.
+
+    Example:
+        >>> found = ranking_values(np.array([0.9, 0.8, 0.4, 0.6, 0.3, 0.1]), np.array([1, 1, 1, 0, 0, 0]))
+        >>> round(found["auroc"]["value"], 3), round(found["average_precision"]["value"], 3)
+        (0.889, 0.917)
+    """
+    if len(scores) > MOST_ROWS:
+        chosen = np.random.default_rng(0).choice(len(scores), MOST_ROWS, replace=False)
+        scores, labels = scores[chosen], labels[chosen]
+    positives = int(labels.sum())
+    rarer = min(positives, len(labels) - positives)
+    if rarer == 0:
+        return dict.fromkeys(("auroc", "average_precision"), Measured(value=None, interval=None))
+    auroc = float(curves.auroc(scores, labels))
+    precision = float(curves.average_precision(scores, labels))
+    return {
+        "auroc": Measured(value=auroc, interval=_auroc_interval(scores, labels, auroc, rarer)),
+        "average_precision": Measured(value=precision, interval=average_precision_interval(precision, positives)),
+    }
+
+
+def average_precision_interval(value: float, positives: int) -> Pair:
+    """Compute the 95 % interval of an average precision.
+
+    Args:
+        value: The average precision.
+        positives: Number of positives.
+
+    Returns:
+        The interval.
+
+    Example:
+        >>> low, high = average_precision_interval(0.8, 100)
+        >>> round(low, 3), round(high, 3)
+        (0.71, 0.867)
+    """
+    if value <= 0 or value >= 1:
+        return _extreme(value, positives)
+    centre, half = logit(value), Z / math.sqrt(positives * value * (1 - value))
+    return float(expit(centre - half)), float(expit(centre + half))
+
+
+def _auroc_interval(scores: NDArray[np.float64], labels: NDArray[np.int64], value: float, rarer: int) -> Pair | None:
+    if rarer < 2:
+        return None
+    if value <= 0 or value >= 1:
+        return _extreme(value, rarer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of no variance, which happens at 0 and 1 only
+        low, high = delong_interval(scores, labels).interval
+    return float(low), float(high)
+
+
+def _extreme(value: float, trials: int) -> Pair:
+    width = Z * Z / (trials + Z * Z)
+    return (1 - width, 1.0) if value >= 1 else (0.0, width)
+
+
+Verdict = Literal["as expected", "better", "worse", "not comparable"]
+
+
+@dataclass(frozen=True)
+class TrainingComparison:
+    """How a value on labelled rows compares with that of training.
+
+    Attributes:
+        value: The value that training estimated for new rows.
+        interval: Its 95 % interval; None if it is not known.
+        difference: The value on the rows minus that of training; None if they cannot be compared.
+        verdict: "as expected", "better", "worse" or "not comparable".
+        sentence: The same in words.
+    """
+
+    value: float
+    interval: Pair | None
+    difference: float | None
+    verdict: Verdict
+    sentence: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as plain values."""
+        return asdict(self)
+
+
+def compare_with_training(
+    facts: ModelFacts, value: float | None, interval: Pair | None, *, positives: int, threshold: float | None = None
+) -> TrainingComparison:
+    """Say whether a model does on labelled rows what training estimated for new rows.
+
+    Both values have an interval. Their difference is called better or worse if its 95 % interval, made from both
+    (the square-and-add method of Zou and Donner 2008), does not contain 0.
+
+    Args:
+        facts: What there is to say about the model.
+        value: Its metric on the rows; None where it is 0/0.
+        interval: The 95 % interval of the value; None if the rows are of one class.
+        positives: Number of rows of the rarest class, or of the positive one of two.
+        threshold: The threshold, if it was not the model's.
+
+    Returns:
+        The value at training time, the verdict, and a sentence.
+    """
+    before, known = facts.value, facts.value_interval
+    here = f"{facts.label} is {'not known' if value is None else formatting.value(value)} here"
+    at_training = f"{formatting.value(before)} at training time"
+    reason = None
+    if value is None or interval is None:
+        reason = "The rows are all of one class, so they do not say how the model tells classes apart."
+    elif threshold is not None and facts.threshold is not None and threshold != facts.threshold:
+        reason = (
+            f"This is at the threshold {threshold:.4g}, and the model's own is "
+            f"{formatting.threshold(facts.threshold)}. The two values cannot be compared."
+        )
+    if value is None or interval is None or reason is not None:
+        return TrainingComparison(before, known, None, "not comparable", f"{here}, {at_training}. {reason}")
+    here += f" (95 % interval {formatting.between(interval)})"
+    if known is not None:
+        at_training += f" (interval {formatting.between(known)})"
+    verdict = _verdict(value, interval, before, known or (before, before), facts.minimize)
+    words = {
+        "as expected": "as expected.",
+        "better": "better than expected.",
+        "worse": "worse than expected. Look for what differs in these rows before you rely on the model.",
+    }[verdict]
+    if verdict == "as expected" and positives < 100:
+        words = f"as expected, as far as {positives} rows of the rarest class can tell."
+    return TrainingComparison(before, known, value - before, verdict, f"{here}, {at_training}: {words}")
+
+
+def _verdict(value: float, interval: Pair, before: float, known: Pair, minimize: bool) -> Verdict:
+    """Compare two values by the ends of their intervals that face each other."""
+    if value < before:
+        reach = math.hypot(interval[1] - value, before - known[0])
+    else:
+        reach = math.hypot(value - interval[0], known[1] - before)
+    if abs(value - before) <= reach:
+        return "as expected"
+    return "worse" if (value < before) != minimize else "better"
+
+
+class RequirementOnRows(TypedDict):
+    """Whether a requirement held on some rows.
+
+    Attributes:
+        value: The value on these rows.
+        interval: Its 95 % interval.
+        held: Whether it held.
+    """
+
+    value: float
+    interval: Pair | None
+    held: bool
+
+
+class ClassOnRows(TypedDict):
+    """The decisions about one of several classes.
+
+    Attributes:
+        rows: Rows of the class.
+        predicted: Rows that are called the class.
+        metrics: Metrics of the class against the others.
+    """
+
+    rows: int
+    predicted: int
+    metrics: dict[str, Measured]
+
+
+class EvaluationResult(TypedDict):
+    """What ``evaluate --json`` prints.
+
+    Attributes:
+        rows: Number of rows.
+        metric: Name of the model's metric, with its average if there are several classes.
+        value: The metric on these rows; null where it is 0/0, as recall is without positives.
+        value_interval: 95 % interval of the value.
+        training: The same metric at training time.
+        threshold: The probability of the positive class from which rows are called positive; null for several classes.
+        positive: The positive class of two; null for several classes.
+        negative: The other class of two.
+        tp: True positives; null for several classes.
+        fp: False positives.
+        fn: False negatives.
+        tn: True negatives.
+        referred: Rows that are referred to a person; null if the model refers none.
+        requirements: Whether each requirement held on these rows, by its text.
+        better_without_model: A sentence if flagging nobody or everybody, or always the largest class, has a better
+            value here.
+        metrics: Every metric with its interval, the model's first.
+        ranking_rows: Rows of auroc and average_precision: all of them, or a sample of 2 million.
+        classes: The classes by their labels; null for two classes.
+        confusion: For each true class, the number of its rows called each class.
+        report: The file of the report; null without `--report`.
+    """
+
+    rows: int
+    metric: str
+    value: float | None
+    value_interval: Pair | None
+    training: TrainingComparison
+    threshold: float | None
+    positive: Any
+    negative: Any
+    tp: int | None
+    fp: int | None
+    fn: int | None
+    tn: int | None
+    referred: int | None
+    requirements: dict[str, RequirementOnRows]
+    better_without_model: str | None
+    metrics: dict[str, Measured]
+    ranking_rows: int
+    classes: dict[str, ClassOnRows] | None
+    confusion: dict[str, dict[str, int]] | None
+    report: str | None
+
+
+#: Metrics of each class, beside the model's.
+OF_A_CLASS = ("precision", "recall", "f1")
+
+
+def evaluation_result(model: Any, X: Any, y: Any, threshold: float | None = None) -> dict[str, Any]:
+    """Measure a model on labelled rows.
+
+    Args:
+        model: The fitted model.
+        X: The rows.
+        y: Their labels.
+        threshold: A threshold in place of the model's, for two classes.
+
+    Returns:
+        What ``metricfit evaluate --json`` prints: the value of the model's metric here and in training, every metric
+        with its interval, the requirements, and the decisions by class. A value that is 0/0 on these rows, such as
+        recall without positives, is None.
+    """
+    rows = DecidedRows.of(model, X, y, threshold)
+    facts, counts, of_two = rows.facts, rows.counts, rows.of_two
+    without_parameters = (metric for name in names() if isinstance(metric := find(name), Metric))
+    several = list(dict.fromkeys([rows.metric, *without_parameters]))
+    measured = {
+        rows.label(metric): Measured(value=None, interval=None)
+        if of_two and not metric.columns and bool(is_undefined(metric, counts).all())
+        else Measured(value=rows.value(metric), interval=interval)
+        for metric, interval in zip(several, rows.intervals(several), strict=True)
+    }
+    of_model = measured[facts.label]
+    if of_two and rows.scores is not None:
+        measured = {facts.label: of_model, **ranking_values(rows.scores, rows.y), **measured}
+    training = compare_with_training(
+        facts, of_model["value"], of_model["interval"], positives=int(counts.positives.min()), threshold=threshold
+    )
+    of_requirements = rows.intervals([requirement.metric for requirement in rows.requirements])
+    cells = [int(cell) for cell in counts] if of_two else [None] * 4
+    return {
+        "rows": len(rows),
+        "metric": facts.label,
+        "value": of_model["value"],
+        "value_interval": of_model["interval"],
+        "training": training.to_dict(),
+        "threshold": (facts.threshold if threshold is None else threshold) if of_two else None,
+        "positive": facts.positive,
+        "negative": facts.classes[0].name if of_two else None,
+        **dict(zip(("tp", "fp", "fn", "tn"), cells, strict=True)),
+        "referred": rows.referred,
+        "requirements": {
+            text: RequirementOnRows(value=found.value, interval=interval, held=found.met)
+            for (text, found), interval in zip(rows.requirement_values().items(), of_requirements, strict=True)
+        },
+        "better_without_model": None if of_model["value"] is None else rows.better_without_model(of_model["value"]),
+        "metrics": measured,
+        "ranking_rows": ranked_rows(len(rows)),
+        "classes": None if of_two else _classes(rows),
+        "confusion": _confusion(rows),
+    }
+
+
+def _confusion(rows: DecidedRows) -> dict[str, dict[str, int]] | None:
+    """Return the confusion matrix of several classes: for each class, how many of its rows are called each class."""
+    if not isinstance(rows.counts, ConfusionMatrix):
+        return None
+    matrix = to_numpy(rows.counts.matrix, np.int64).tolist()
+    return {name: dict(zip(rows.classes, row, strict=True)) for name, row in zip(rows.classes, matrix, strict=True)}
+
+
+def _classes(rows: DecidedRows) -> dict[str, ClassOnRows]:
+    """Return the rows of each of several classes, and its metrics and AUROC with their intervals."""
+    shown = dict.fromkeys([rows.metric, *map(get_metric, OF_A_CLASS)])
+    metrics, counts = [metric for metric in shown if not metric.whole_matrix], rows.counts
+    intervals = class_intervals(rows.decided, rows.y, len(rows.classes), metrics)
+    parts = [(metric(counts), is_undefined(metric, counts)) for metric in metrics]
+    result = {}
+    for index, name in enumerate(rows.classes):
+        measured = {}
+        for metric, (value, undefined), ends in zip(metrics, parts, intervals, strict=True):
+            known = not bool(undefined[index])
+            measured[metric.name] = Measured(
+                value=float(value[index]) if known else None, interval=ends[index] if known else None
+            )
+        assert rows.scores is not None
+        measured |= ranking_values(rows.scores[:, index], (rows.y == index).astype(np.int64))
+        rows_of_class, called = int(counts.positives[index]), int(counts.predicted[index])
+        result[name] = ClassOnRows(rows=rows_of_class, predicted=called, metrics=measured)
+    return result
