@@ -32,7 +32,7 @@ $(VENV)/.with-%: pyproject.toml papers/pyproject.toml constraints.txt | $(BIN)/p
 	$(PIP) -e '.[$*]' $(if $(filter test check,$*),-e papers)
 	@touch $@
 
-demo: $(VENV)/.with-demo
+demo: $(VENV)/.with-test
 	rm -rf demo-report
 	$(BIN)/python examples/diabetes.py demo-report/diabetes.csv
 	$(BIN)/metricfit compare demo-report/diabetes.csv --target progression --metric "fbeta(beta=2)" --out demo-report --jobs 2

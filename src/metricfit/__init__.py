@@ -86,7 +86,7 @@ def __getattr__(name: str) -> Any:
     if home == "metricfit":
         return import_module(f"metricfit.{name}")
     packages = ("numpy", "pandas", "scipy", "sklearn", "baycomp", "joblib", "safetensors") if name == "compare" else ()
-    with explain_missing(f"metricfit.{name}", packages, "metricfit[cli]"):  # the others explain themselves
+    with explain_missing(f"metricfit.{name}", packages, "metricfit[tabular]"):  # the others explain themselves
         value = getattr(import_module(home), name)
     globals()[name] = value  # found without this function from now on
     return value

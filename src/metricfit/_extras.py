@@ -13,7 +13,7 @@ def explain_missing(user: str, packages: Collection[str], install: str) -> Itera
     Args:
         user: What needs the packages, such as "metricfit.stats".
         packages: The packages to explain; errors about others pass unchanged.
-        install: The argument of pip, such as "metricfit[stats]".
+        install: The argument of pip, such as "metricfit[tabular]".
 
     Yields:
         Nothing; the imports are inside the context.
@@ -22,10 +22,10 @@ def explain_missing(user: str, packages: Collection[str], install: str) -> Itera
         ModuleNotFoundError: One of the packages is not installed.
 
     Example:
-        >>> with explain_missing("metricfit.train", ["safetensors"], "metricfit[train]"):
+        >>> with explain_missing("metricfit.train", ["safetensors"], "metricfit[torch]"):
         ...     raise ModuleNotFoundError(name="safetensors.torch")
         Traceback (most recent call last):
-        ModuleNotFoundError: metricfit.train needs safetensors, which is not installed: pip install metricfit[train]
+        ModuleNotFoundError: metricfit.train needs safetensors, which is not installed: pip install metricfit[torch]
     """
     try:
         yield

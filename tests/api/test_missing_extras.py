@@ -15,12 +15,12 @@ except ModuleNotFoundError as error:
     print(error)
 """
 
-DATA = [("metricfit.data", "import metricfit.data", "data", package) for package in ("numpy", "pandas")]
+DATA = [("metricfit.data", "import metricfit.data", "tabular", package) for package in ("numpy", "pandas")]
 COMPARE = [
-    ("metricfit.compare", "metricfit.compare", "cli", package) for package in ("joblib", "pandas", "scipy", "sklearn")
+    ("metricfit.compare", "metricfit.compare", "tabular", package) for package in ("joblib", "pandas", "scipy", "sklearn")
 ]
 BOOSTING = [("metricfit.boosting", "import metricfit.boosting", "boosting", "numpy")]
-RUNS = [("metricfit.runs", "import metricfit.runs", "cli", "joblib")]
+RUNS = [("metricfit.runs", "import metricfit.runs", "tabular", "joblib")]
 
 
 def run_without(package, code, *arguments):

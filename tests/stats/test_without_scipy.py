@@ -18,5 +18,5 @@ except ModuleNotFoundError as error:
     print(error)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    expected = f"metricfit.stats needs {missing}, which is not installed: pip install metricfit[stats]"
+    expected = f"metricfit.stats needs {missing}, which is not installed: pip install metricfit[tabular]"
     assert run.stdout.strip() == expected

@@ -33,7 +33,7 @@ def test_one_device_and_populations_need_no_lightning():
 
 def test_mixed_precision_without_it_says_what_to_install():
     assert (
-        "metricfit.train needs lightning_fabric, which is not installed: pip install metricfit[train]"
+        "metricfit.train needs lightning_fabric, which is not installed: pip install metricfit[torch]"
         in run(WITHOUT).stderr
     )
 

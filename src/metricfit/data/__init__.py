@@ -2,7 +2,7 @@
 
 from metricfit._extras import explain_missing
 
-with explain_missing("metricfit.data", ("numpy", "pandas"), "metricfit[data]"):
+with explain_missing("metricfit.data", ("numpy", "pandas"), "metricfit[tabular]"):
     from metricfit.data.reading import read_table
     from metricfit.data.splits import folds, split
 

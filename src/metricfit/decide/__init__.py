@@ -75,7 +75,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with explain_missing(f"metricfit.decide.{name}", ("numpy", "scipy"), "metricfit[stats]"):
+    with explain_missing(f"metricfit.decide.{name}", ("numpy", "scipy"), "metricfit[tabular]"):
         return getattr(import_module(_LATER[name]), name)
 
 

@@ -179,7 +179,7 @@ def _certifier(
         raise InvalidValueError(f"{gap} has no exact bound: require a rate in every group, or leave confidence out")
     if weight is not None:
         raise InvalidValueError("weights void the exact bounds of confidence=: leave weight or confidence out")
-    with explain_missing("confidence=", ("numpy", "scipy"), "metricfit[stats]"):
+    with explain_missing("confidence=", ("numpy", "scipy"), "metricfit[tabular]"):
         from metricfit.decide.certified import certify_group
     return partial(certify_group, confidence=confidence, groups=groups, seed=seed)
 

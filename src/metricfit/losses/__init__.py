@@ -4,28 +4,31 @@ The modules hold more: `surrogate` the Tversky form, `ranking` a part of the ROC
 plain form with weights, `base` what a loss of sums derives from, `accumulation` the backward pass in chunks.
 """
 
-from metricfit.losses.combine import ClassBalanced, Mix
-from metricfit.losses.cross_entropy import LDAMLoss, LogitAdjustedLoss
-from metricfit.losses.memory import RunningCounts
-from metricfit.losses.metric_loss import MetricLoss
-from metricfit.losses.pointwise import (
-    EffectiveNumberBCELoss,
-    FocalLoss,
-    MAELoss,
-    MarginLoss,
-    MSFELoss,
-    WeightedBCELoss,
-)
-from metricfit.losses.ranking import (
-    AveragePrecisionLoss,
-    MBAUCLoss,
-    PairHingeLoss,
-    PairSquareLoss,
-    SoftAUROCLoss,
-    WMWLoss,
-)
-from metricfit.losses.segmentation import LovaszLoss
-from metricfit.losses.surrogate import SurrogateFBetaLoss
+from metricfit._extras import explain_missing
+
+with explain_missing(__name__, ("torch",), "metricfit[torch]"):
+    from metricfit.losses.combine import ClassBalanced, Mix
+    from metricfit.losses.cross_entropy import LDAMLoss, LogitAdjustedLoss
+    from metricfit.losses.memory import RunningCounts
+    from metricfit.losses.metric_loss import MetricLoss
+    from metricfit.losses.pointwise import (
+        EffectiveNumberBCELoss,
+        FocalLoss,
+        MAELoss,
+        MarginLoss,
+        MSFELoss,
+        WeightedBCELoss,
+    )
+    from metricfit.losses.ranking import (
+        AveragePrecisionLoss,
+        MBAUCLoss,
+        PairHingeLoss,
+        PairSquareLoss,
+        SoftAUROCLoss,
+        WMWLoss,
+    )
+    from metricfit.losses.segmentation import LovaszLoss
+    from metricfit.losses.surrogate import SurrogateFBetaLoss
 
 __all__ = [
     "AveragePrecisionLoss",

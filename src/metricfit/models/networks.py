@@ -178,7 +178,7 @@ def embedding_shape(embedding: nn.Module) -> torch.Size:
 
 def extra(package: str) -> Any:
     """Import a package of the extra ``tabular``."""
-    with explain_missing("metricfit.models", [package], "metricfit[tabular]"):
+    with explain_missing("metricfit.models", [package], "metricfit[torch]"):
         return import_module(package)
 
 

@@ -2,7 +2,7 @@
 
 from metricfit._extras import explain_missing
 
-with explain_missing("metricfit.report", ("numpy", "jinja2", "markupsafe", "matplotlib"), "metricfit[report]"):
+with explain_missing("metricfit.report", ("numpy", "jinja2", "markupsafe", "matplotlib"), "metricfit[tabular]"):
     from metricfit.report.explorer import ScoredMethod, scores
     from metricfit.report.first_screen import FirstScreen
     from metricfit.report.learning_curves import learning_curves

@@ -1,4 +1,4 @@
-"""Training: fit, recipes, populations and checkpoints. Needs the extra ``train``; names are loaded when first used."""
+"""Training: fit, recipes, populations and checkpoints. Needs the extra ``torch``; names are loaded when first used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from metricfit._extras import explain_missing
 from metricfit.errors import NotFiniteError
-from metricfit.train.prior import start_at_prior
 
 if TYPE_CHECKING:
     from metricfit.train import recipes
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from metricfit.train.fitting import fit
     from metricfit.train.folds import Ensemble, fit_folds, fit_population
     from metricfit.train.monitor import Measured, Monitor
+    from metricfit.train.prior import start_at_prior
     from metricfit.train.result import FitResult, History
     from metricfit.train.stage import Stage
 
@@ -28,11 +28,12 @@ _HOMES = {
     "checkpoint.folder": ("CheckpointWarning",),
     "folds": ("Ensemble", "fit_folds", "fit_population"),
     "monitor": ("Measured", "Monitor"),
+    "prior": ("start_at_prior",),
     "result": ("FitResult", "History"),
     "stage": ("Stage",),
     "engine.validation": ("RequirementResult", "UnmetRequirementWarning"),
 }
-_PACKAGES = ("lightning_fabric", "safetensors", "rich")
+_PACKAGES = ("torch", "lightning_fabric", "safetensors", "rich")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -63,7 +64,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with explain_missing(__name__, _PACKAGES, "metricfit[train]"):
+    with explain_missing(__name__, _PACKAGES, "metricfit[torch]"):
         module = import_module(f"metricfit.train.{_HOME.get(name, name)}")
     return getattr(module, name) if name in _HOME else module
 

@@ -179,7 +179,7 @@ class ProgressBar(Callback):
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        with explain_missing("metricfit.train.ProgressBar", ["rich"], "metricfit[train]"):
+        with explain_missing("metricfit.train.ProgressBar", ["rich"], "metricfit[torch]"):
             from rich.console import Console
 
         self.console = console or Console(stderr=True)

@@ -118,7 +118,7 @@ def launch(
         device = _find_device(accelerator)
         if device is not None:
             return OneDevice(device)
-    with explain_missing("metricfit.train", ["lightning_fabric"], "metricfit[train]"):
+    with explain_missing("metricfit.train", ["lightning_fabric"], "metricfit[torch]"):
         from lightning_fabric import Fabric  # imported here because it takes seconds
     fabric = Fabric(
         accelerator=accelerator,
