@@ -17,7 +17,8 @@ except ModuleNotFoundError as error:
 
 DATA = [("metricfit.data", "import metricfit.data", "tabular", package) for package in ("numpy", "pandas")]
 COMPARE = [
-    ("metricfit.compare", "metricfit.compare", "tabular", package) for package in ("joblib", "pandas", "scipy", "sklearn")
+    ("metricfit.compare", "metricfit.compare", "tabular", package)
+    for package in ("joblib", "pandas", "scipy", "sklearn")
 ]
 BOOSTING = [("metricfit.boosting", "import metricfit.boosting", "boosting", "numpy")]
 RUNS = [("metricfit.runs", "import metricfit.runs", "tabular", "joblib")]
