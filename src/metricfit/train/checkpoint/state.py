@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -101,76 +101,27 @@ class RunState:
         Raises:
             DamagedError: A part is missing or of another kind, or the state is of another step.
         """
-        missing = sorted({part.name for part in fields(cls)} - saved.keys())
-        if missing:
-            raise DamagedError(f"it does not hold the state of a run: {', '.join(missing)} missing")
-        loop = _read_fields(Position, saved["loop"], "loop", POSITION)
-        standings = (_read_fields(Standing, each, "loop.standings", STANDING) for each in loop.pop("standings"))
-        position = Position(**loop, standings=[Standing(**each) for each in standings])
-        if len(position.loss_sum) != len(position.standings):
-            raise DamagedError("its loop.loss_sum and loop.standings are of different numbers of members")
+        try:
+            members = len(saved["loop"]["standings"])
+            fresh = asdict(Position(loss_sum=[0.0] * members, standings=[Standing() for _ in range(members)]))
+            check_alike(saved, {"loop": fresh, "history": None, "learner": {}, "random": None}, "state")
+            history = [json.loads(epoch) for epoch in saved["history"]]
+            for row in (row for rows in history for row in rows):
+                check_alike(row, {"stage": "", "epoch": 0, "step": 0, "train_loss": 0.0}, "history")
+            standings = [Standing(**each) for each in saved["loop"]["standings"]]
+            position = Position(**{**saved["loop"], "standings": standings})
+            places = (position.stage, position.epoch, position.batch, position.step)
+            if not members or any(isinstance(place, float) or place < 0 for place in places):
+                raise DamagedError(f"its loop is at {places}, with {members} members")
+        except Exception as error:  # values of another kind can fail anywhere
+            raise DamagedError(f"it does not hold the state of a run: {shorten(error)}") from error
         if position.step != step:
             raise DamagedError(f"it belongs to step {position.step}, not to the step in its name")
-        history, learner, random = saved["history"], saved["learner"], saved["random"]
-        if not (isinstance(history, list) and all(map(_is_rows, history))):
-            raise DamagedError("its history is not a list of rows")
-        if not (isinstance(learner, dict) and isinstance(random, list)):
-            raise DamagedError("its learner or random is of another kind")
-        return cls(position, history, learner, random)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST
+        return cls(position, saved["history"], saved["learner"], saved["random"])
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _are_numbers(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(map(_is_number, value))
-
-
-def _is_rows(text: Any) -> bool:
-    """Check whether a text holds the rows of an epoch."""
-    try:
-        rows = json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    needed: dict[str, Any] = {"stage": str, "epoch": int, "step": int, "train_loss": (int, float)}
-    return isinstance(rows, list) and all(
-        isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in needed.items()) for row in rows
-    )
-
-
-Check = Callable[[Any], bool]
-POSITION: dict[str, Check] = dict.fromkeys(("stage", "epoch", "batch", "step"), _is_count) | {
-    "loss_sum": _are_numbers,
-    "standings": lambda value: isinstance(value, list) and bool(value),
-}
-STANDING: dict[str, Check] = {
-    "best": _is_number,
-    "best_epoch": lambda value: value == -1 or _is_count(value),
-    "threshold": lambda value: _is_number(value) or _are_numbers(value),
-    "waited": _is_count,
-    "feasible": _is_flag,
-    "violation": _is_number,
-    "succeeded": _is_flag,
-}
-
-
-def _read_fields(kind: type, saved: Any, name: str, checks: dict[str, Check]) -> dict[str, Any]:
-    """Return the fields of a dataclass, each of which must pass its check."""
-    if not isinstance(saved, dict) or saved.keys() != checks.keys():
-        raise DamagedError(f"its {name} is not a {kind.__name__}: it does not hold {', '.join(checks)}")
-    for part, check in checks.items():
-        if not check(saved[part]):
-            raise DamagedError(f"its {name}.{part} cannot be {quote(saved[part])}")
-    return dict(saved)
 
 
 def check_alike(saved: Any, fresh: Any, path: str) -> None:
@@ -178,7 +129,8 @@ def check_alike(saved: Any, fresh: Any, path: str) -> None:
 
     Args:
         saved: The saved part.
-        fresh: The same part at the start of a stage; a None in it may have become anything.
+        fresh: The same part at the start of a stage; a None in it may have become anything, and a float a
+            tuple of numbers.
         path: The name of the part.
 
     Raises:
@@ -202,38 +154,34 @@ def check_alike(saved: Any, fresh: Any, path: str) -> None:
             raise DamagedError(f"{path} is not a tensor of shape {tuple(fresh.shape)} and type {fresh.dtype}")
     elif fresh is not None:
         same = type(saved) is type(fresh) or (_is_number(saved) and _is_number(fresh))
+        same = same or (isinstance(fresh, float) and isinstance(saved, tuple) and all(map(_is_number, saved)))
         if not same or (isinstance(saved, int) and abs(saved) >= LARGEST):
             raise DamagedError(f"{path} cannot be {quote(saved)}")
 
 
-def check_moments(saved: Any, weights: Iterable[Tensor], path: str, *, exact: bool) -> None:
+def check_moments(saved: Any, weights: Iterable[Tensor], *, exact: bool) -> None:
     """Refuse what an optimizer keeps for its weights if it cannot belong to them.
 
     Args:
         saved: The state of each weight by its number.
         weights: The weights, in the order of their numbers.
-        path: The name of the part.
         exact: Whether tensors must have the shape of their weight; otherwise their sizes may also be 1.
 
     Raises:
         DamagedError: A tensor has another shape. A fused optimizer would read the memory behind it.
     """
     numbered = dict(enumerate(weights))
-    if not isinstance(saved, dict) or not saved.keys() <= numbered.keys():
-        raise DamagedError(f"{path} is not of {len(numbered)} weights")
     for number, state in saved.items():
         weight = numbered[number]
-        if not isinstance(state, dict):
-            raise DamagedError(f"{path}[{number}] cannot be {quote(state)}")
         for name, moment in state.items():
             if not isinstance(moment, Tensor) or moment.numel() == 1:
                 continue
-            fits = moment.dim() == weight.dim() and all(
+            fits = len(moment.shape) == len(weight.shape) and all(
                 size == wanted or (size == 1 and not exact)
                 for size, wanted in zip(moment.shape, weight.shape, strict=True)
             )
             if not fits or (exact and moment.dtype != weight.dtype):
-                raise DamagedError(f"{path}[{number}].{name} is of shape {tuple(moment.shape)}, {moment.dtype}")
+                raise DamagedError(f"the optimizer's {name} {number} is of shape {tuple(moment.shape)}, {moment.dtype}")
 
 
 def pack(state: dict[str, Any]) -> bytes:

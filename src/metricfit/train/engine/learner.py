@@ -285,13 +285,11 @@ class Member:
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a state, which may be of another run; called after ``begin`` of the same stage."""
         fresh = self.state()
-        for part in ("scheduler", "precision", "average"):
-            check_alike(state[part], fresh[part], part)
-        check_alike(state["optimizer"]["param_groups"], fresh["optimizer"]["param_groups"], "optimizer.param_groups")
+        groups = {"param_groups": fresh["optimizer"]["param_groups"]}
+        best = None if state["best"] is None else fresh["model"]
+        check_alike(state, fresh | {"optimizer": groups, "objective": None, "best": best}, "member")
         exact = any(group.get("fused") for group in self.optimizer.param_groups)
-        check_moments(state["optimizer"]["state"], self.optimized, "optimizer.state", exact=exact)
-        if state["best"] is not None:
-            check_alike(state["best"], fresh["model"], "best")
+        check_moments(state["optimizer"]["state"], self.optimized, exact=exact)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         for weight, moments in self.optimizer.state.items():
@@ -505,11 +503,6 @@ class WeightAverage:
     def _write(self, values: Mapping[str, Tensor]) -> None:
         for name, tensor in self.present.items():
             tensor.copy_(values[name])
-
-    def keep(self, rows: Tensor, present: Mapping[str, Tensor]) -> None:
-        """Continue with these rows of all averages, for tensors that have these rows only."""
-        self.present = dict(present)
-        self.averages = {name: average[rows] for name, average in self.averages.items()}
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
