@@ -1,6 +1,8 @@
 """The command doctor: what a person reads, what a script reads, and how it ends."""
 
 import json
+import logging
+import sys
 
 import numpy as np
 import pandas as pd
@@ -62,6 +64,26 @@ def test_what_cannot_be_examined_ends_with_2(files):
         assert words in " ".join(found.stderr.split())
 
 
+@pytest.fixture(params=[False, True], ids=["", "root logger at INFO"])
+def root_logger(request):
+    """A package may have given the root logger a handler and a level of its own; commands print their own messages."""
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            print(record.getMessage(), file=sys.stderr)
+
+    if request.param:
+        handler, level = Handler(), logging.root.level
+        logging.root.addHandler(handler)
+        logging.root.setLevel(logging.INFO)
+        yield
+        logging.root.removeHandler(handler)
+        logging.root.setLevel(level)
+    else:
+        yield
+
+
+@pytest.mark.usefixtures("root_logger")
 def test_fit_prints_the_two_most_serious_and_names_the_command_for_the_rest(files, tmp_path):
     table = pd.read_csv(files / "train.csv").assign(number=[f"n{each}" for each in range(300)])
     table.to_csv(tmp_path / "t.csv", index=False)

@@ -132,6 +132,17 @@ def relay_messages(level: int) -> Iterator[None]:
         log.removeHandler(handler)
 
 
+@contextmanager
+def _without_other_handlers() -> Iterator[None]:
+    """Keep what this library logs from handlers of the root logger, which other packages add and set to any level."""
+    log = logging.getLogger("metricfit")
+    propagates, log.propagate = log.propagate, False
+    try:
+        yield
+    finally:
+        log.propagate = propagates
+
+
 class _MessageHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         print_message(record.getMessage())
@@ -168,7 +179,7 @@ def report_errors(command: Callable[..., None], *, resumes: bool = False) -> Cal
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
-            with explain_missing("the command metricfit", PACKAGES, "metricfit[cli]"):
+            with explain_missing("the command metricfit", PACKAGES, "metricfit[cli]"), _without_other_handlers():
                 command(*args, **kwargs)
         except (typer.Exit, typer.Abort):
             raise
