@@ -17,11 +17,10 @@ from metricfit.core.counts import Counts
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
-from metricfit.core.threshold_vectors import PerLabel
+from metricfit.core.thresholds import PerLabel, ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.core.types import Average, Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.memory import RunningCounts
-from metricfit.losses.threshold_setting import ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.presence import has_samples, is_measured

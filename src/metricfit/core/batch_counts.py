@@ -30,9 +30,10 @@ from metricfit.core.kernels.binary import closed_counts, column_counts
 from metricfit.core.kernels.soft_classes import Layout, StepAt
 from metricfit.core.numerics import Dual, duals
 from metricfit.core.settings import CountSettings
-from metricfit.core.steps import Step, check_threshold, closed_form
+from metricfit.core.steps import Step, closed_form
 from metricfit.core.tasks import read_task
 from metricfit.core.tensor_numerics import has_storage, is_transformed
+from metricfit.core.thresholds import check_threshold
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, check_labels, check_weight
 

@@ -35,9 +35,14 @@ class Columns:
     default_step: ClassVar[Step] = Linear(delta=0.1)
 
     @property
+    def labels(self) -> int:
+        """The number of columns."""
+        return self.logits.shape[-2]
+
+    @property
     def exclusive(self) -> bool:
         """Whether the classes exclude each other, which is true of a single column."""
-        return self.logits.shape[-2] == 1
+        return self.labels == 1
 
     def soft(self, step: Step, threshold: float | Tensor | None) -> Tensor:
         """Return soft counts at one threshold; None is 0.5."""
@@ -87,6 +92,7 @@ class Classes:
 
     default_step: ClassVar[Step] = Linear(delta=0.2)
     exclusive: ClassVar[bool] = True
+    labels: ClassVar[None] = None
 
     def soft(self, step: Step, threshold: float | Tensor | None) -> Tensor:
         """Return soft counts at one threshold; None is the dynamic one."""

@@ -15,7 +15,7 @@ from metricfit.core.settings import DEFAULT, CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical
 from metricfit.core.tensor_numerics import exact_dtype, full_precision
-from metricfit.core.threshold_reading import read_thresholds
+from metricfit.core.thresholds import thresholds_of_batch
 from metricfit.core.validation import check_finite, check_nan_logits, looks_at_values
 from metricfit.errors import InvalidValueError
 
@@ -54,7 +54,7 @@ def count_soft(
     kept = not torch.compiler.is_compiling()
     batch = canonical(logits, target, settings, weight=weight, group=group, judge=judge, keep_types=kept)
     step = batch.default_step if settings.step is None else settings.step
-    thresholds, validate = read_thresholds(settings.threshold, batch, soft=True), settings.validate
+    thresholds, validate = thresholds_of_batch(settings.threshold, batch, soft=True), settings.validate
     with full_precision(batch.logits.device):
         if matrix and isinstance(batch, Classes):
             return _count_soft_matrix(batch, step, thresholds, validate)
@@ -93,7 +93,7 @@ def count_hard(
     batch = canonical(logits, target, settings, weight=weight, group=group, judge=TargetJudge())
     if looks_at_values(batch.logits, settings.validate):
         check_nan_logits(batch.logits)
-    thresholds = read_thresholds(settings.threshold, batch, soft=False)
+    thresholds = thresholds_of_batch(settings.threshold, batch, soft=False)
     with full_precision(batch.logits.device):
         if isinstance(thresholds, list):
             return Counts.stack([count_batch(batch, number, matrix=matrix) for number in thresholds])

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from metricfit.core.step_formulas import SLOPE, VALUE, StepFunction, Threshold, both_ends
 from metricfit.core.tensor_numerics import counting_dtype
+from metricfit.core.thresholds import check_threshold
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 #: Bound of the parameters of steps: float32 cannot hold the gradients of steeper steps or of flatter outer pieces.
@@ -300,15 +301,6 @@ class Annealed(Step):
     def forward(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
         """Return the mixture of the two steps."""
         return torch.lerp(self.start(p, threshold), self.end(p, threshold), self.a.to(p.dtype))
-
-
-def check_threshold(threshold: Threshold) -> None:
-    """Raise an error for a number that is not strictly between 0 and 1, where no decision is left to make."""
-    if not isinstance(threshold, Tensor) and not 0.0 < threshold < 1.0:
-        raise InvalidValueError(
-            f"a threshold must lie strictly between 0 and 1, got {threshold}; thresholds apply to probabilities, "
-            "so convert a threshold on logits with sigmoid"
-        )
 
 
 def _check_step(step: object, owner: str) -> Step:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, ThresholdOfLogits
+    from metricfit.core.thresholds import PerLabel, ThresholdGrid, ThresholdOfLogits
 
 #: What the logits mean: one yes-or-no question, exclusive classes, or several yes-or-no questions.
 Task = Literal["binary", "multiclass", "multilabel"]
@@ -26,4 +27,6 @@ ZeroDivision = Literal[0, 1, "skip"] | None
 
 #: Where decisions are made: a probability, one per label, several for all labels, that of a decision, or for multiclass
 #: "dynamic"; None is the default.
-Thresholds = float | Literal["dynamic"] | Sequence[float] | Tensor | PerLabel | ThresholdGrid | ThresholdOfLogits | None
+Thresholds: TypeAlias = """
+    float | Literal["dynamic"] | Sequence[float] | Tensor | PerLabel | ThresholdGrid | ThresholdOfLogits | None
+"""

@@ -26,7 +26,7 @@ from metricfit.metrics.feasibility import RequirementValue
 
 if TYPE_CHECKING:
     from metricfit.core.arrays import Array
-    from metricfit.core.threshold_vectors import PerLabel
+    from metricfit.core.thresholds import PerLabel
 
 #: What may be said about requirements with a confidence. The tests are exact for scores of a model that was fitted
 #: without these rows. New rows have scores of other models than rows out of fold, so there the tests are approximate.
@@ -643,7 +643,7 @@ class LabelDecision(Decision):
 
     def as_threshold(self) -> PerLabel:
         """Return the thresholds as probabilities."""
-        from metricfit.core.threshold_vectors import PerLabel  # needs torch, as everything that takes it
+        from metricfit.core.thresholds import PerLabel  # needs torch, as everything that takes it
 
         return PerLabel.from_logits(self.thresholds)
 

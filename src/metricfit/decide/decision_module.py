@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.tensor_numerics import counting_dtype, is_positive
-from metricfit.core.threshold_vectors import PerLabel
+from metricfit.core.thresholds import PerLabel
 from metricfit.decide.decision import CostDecision, Decision, LabelDecision, OffsetDecision, ThresholdDecision
 from metricfit.errors import InvalidTypeError, InvalidValueError
 

@@ -20,14 +20,13 @@ from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
 from metricfit.core.tensor_numerics import has_storage
-from metricfit.core.threshold_vectors import PerLabel
+from metricfit.core.thresholds import PerLabel, ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.core.validation import is_false, looks_at_values, refuse_tracing
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
 from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
 from metricfit.losses.memory import RunningCounts
-from metricfit.losses.threshold_setting import ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.metrics.average import averaged, check_average, loss_of_counts
 from metricfit.metrics.class_subset import check_classes
 from metricfit.metrics.empty_classes import check_zero_division

@@ -21,8 +21,9 @@ from metricfit.core.counts import Counts
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.kernels.pairs import pair_means, violations, weight_ranks
 from metricfit.core.numerics import ratio, share
-from metricfit.core.steps import Step, check_threshold
+from metricfit.core.steps import Step
 from metricfit.core.tensor_numerics import counting_dtype, exact_dtype, tails
+from metricfit.core.thresholds import check_threshold
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError

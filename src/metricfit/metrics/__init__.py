@@ -1,7 +1,7 @@
 """Metrics as formulas over counts: named ones, your own, and requirements on them."""
 
 from metricfit.core.numerics import ratio, root, share
-from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
+from metricfit.core.thresholds import PerLabel, ThresholdGrid
 from metricfit.metrics.accumulator import Accumulator
 from metricfit.metrics.agreement import (
     balanced_accuracy,

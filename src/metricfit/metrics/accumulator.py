@@ -18,7 +18,7 @@ from metricfit.core.numerics import ratio
 from metricfit.core.probabilities import logits_of
 from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import check_task
-from metricfit.core.threshold_vectors import PerLabel, read_decision
+from metricfit.core.thresholds import PerLabel, read_decision
 from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics.average import averaged, check_average

@@ -19,8 +19,7 @@ from metricfit.core.group_labels import GroupLabels, number_groups
 from metricfit.core.probabilities import logits_of
 from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical, check_task
-from metricfit.core.threshold_reading import refuse_classes
-from metricfit.core.threshold_vectors import PerLabel, ThresholdOfLogits, check_length
+from metricfit.core.thresholds import PerLabel, ThresholdOfLogits, check_length, refuse_classes
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote

@@ -13,8 +13,7 @@ from metricfit.core.class_shares import TargetJudge
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import READINGS, canonical
-from metricfit.core.threshold_reading import refuse_classes
-from metricfit.core.threshold_vectors import PerLabel, check_length
+from metricfit.core.thresholds import PerLabel, check_length, refuse_classes
 from metricfit.core.validation import check_labels
 from metricfit.errors import InvalidValueError
 from metricfit.losses.metric_loss import MetricLoss

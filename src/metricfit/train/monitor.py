@@ -19,8 +19,14 @@ from metricfit.core.numerics import ROUNDING
 from metricfit.core.probabilities import logits_of
 from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical, check_task
-from metricfit.core.threshold_reading import read_thresholds, refuse_classes
-from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, ThresholdOfLogits, read_decision
+from metricfit.core.thresholds import (
+    PerLabel,
+    ThresholdGrid,
+    ThresholdOfLogits,
+    read_decision,
+    refuse_classes,
+    thresholds_of_batch,
+)
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidValueError, quote
@@ -432,7 +438,7 @@ class Monitor:
         samples = self._settle(logits, target, weight)
         matrix = any(m.needs_matrix for m in (self._metric, *(each.metric for each in self.requirements)))
         assert not isinstance(self.threshold, str)
-        threshold = read_thresholds(self.threshold, samples, soft=False)
+        threshold = thresholds_of_batch(self.threshold, samples, soft=False)
         assert isinstance(threshold, (float, Tensor))
         return count_batch(samples, threshold, matrix=matrix), isinstance(samples, Classes)
 

@@ -19,7 +19,7 @@ from metricfit.constraints import RequirementConstraint
 from metricfit.core.counting import count_hard
 from metricfit.core.counts import Counts
 from metricfit.core.settings import CountSettings
-from metricfit.core.threshold_vectors import PerLabel
+from metricfit.core.thresholds import PerLabel
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses.base import AdditiveLoss, check_parts
 from metricfit.losses.calling import LossArguments, accepted_arguments, call_loss

@@ -1,15 +1,27 @@
-"""Several thresholds in one setting: one for each label, or a grid of thresholds that each apply to all labels."""
+"""Thresholds as users pass them, checked once and brought into the shape of a batch.
+
+A threshold is one number for all labels, one number for each label (``PerLabel``), or several numbers that each apply
+to all labels (``ThresholdGrid``). This module imports torch only where thresholds become tensors.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-import torch
-from torch import Tensor
-
+from metricfit.core.arrays import is_tensor
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from metricfit.core.canonical_batch import Batch
+    from metricfit.core.types import Thresholds
+
+#: The threshold of a loss: one for each label, one, or several for all labels.
+ThresholdSetting: TypeAlias = "float | Literal['dynamic'] | tuple[float, ...] | ThresholdGrid | Tensor | None"
 
 #: The remedy for thresholds that are no probabilities.
 FROM_LOGITS = "pass a decide.Decision itself, and other thresholds of logits to PerLabel.from_logits"
@@ -82,6 +94,8 @@ class PerLabel:
         """
         if hasattr(thresholds, "as_threshold"):  # a decision knows that its thresholds are of logits
             return cls(thresholds)
+        import torch
+
         numbers = _read_numbers(thresholds, "PerLabel.from_logits").detach().double()
         return cls(torch.where(numbers.isinf(), numbers, numbers.sigmoid()))
 
@@ -128,21 +142,6 @@ class PerLabel:
                 )
         return self
 
-    def as_column(self, labels: int, device: torch.device) -> Tensor:
-        """Return the thresholds in the shape ``(c, 1)`` in which they are compared with logits ``(..., c, n)``.
-
-        Args:
-            labels: The number of labels.
-            device: Where the logits are.
-
-        Returns:
-            The column.
-
-        Raises:
-            InvalidValueError: There are not as many thresholds as labels.
-        """
-        return check_length(self.numbers.unsqueeze(-1), labels).to(device)
-
 
 class ThresholdGrid:
     """Several thresholds, each of which applies to all labels: a loss is the mean of its values at them.
@@ -182,6 +181,139 @@ class ThresholdGrid:
         return f"ThresholdGrid({list(self.numbers)})"
 
 
+def check_threshold(threshold: float | Tensor) -> None:
+    """Raise an error for a number that is not strictly between 0 and 1, where no decision is left to make."""
+    if not is_tensor(threshold) and not 0.0 < threshold < 1.0:
+        raise InvalidValueError(
+            f"a threshold must lie strictly between 0 and 1, got {threshold}; thresholds apply to probabilities, "
+            "so convert a threshold on logits with sigmoid"
+        )
+
+
+def read_threshold(threshold: Thresholds, *, soft: bool = True) -> Any:
+    """Check a threshold, and return a number, several as a tuple, a tensor, a PerLabel, a ThresholdGrid or "dynamic".
+
+    Args:
+        threshold: What the user passed; None for the default.
+        soft: Whether each number must be a probability, as for soft counts. Hard counts can be made at any number.
+
+    Returns:
+        The threshold. The numbers of tensors are not looked at.
+
+    Raises:
+        InvalidValueError: The threshold is something else, or out of range.
+    """
+    threshold = read_decision(threshold)
+    if threshold is None or is_tensor(threshold):
+        return threshold
+    if isinstance(threshold, str):
+        if threshold != "dynamic":
+            raise InvalidValueError(
+                f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}"
+            )
+        return threshold
+    if isinstance(threshold, PerLabel):
+        return threshold.check_probabilities() if soft else threshold
+    if isinstance(threshold, Real):
+        return _check_number(float(threshold), soft=soft)
+    if isinstance(threshold, ThresholdGrid):
+        for number in threshold.numbers:
+            _check_number(number, soft=soft)
+        return threshold
+    numbers = [number if is_tensor(number) else float(number) for number in threshold]  # type: ignore[union-attr]
+    if not numbers:
+        raise InvalidValueError("threshold is empty; omit it to use the default")
+    return tuple(_check_number(number, soft=soft) for number in numbers)
+
+
+def _check_number(number: Any, *, soft: bool) -> Any:
+    if soft:
+        check_threshold(number)
+    elif not is_tensor(number) and math.isnan(number):
+        raise InvalidValueError("a threshold is NaN")
+    return number
+
+
+def thresholds_of_batch(
+    threshold: Thresholds, batch: Batch, *, soft: bool
+) -> float | Tensor | list[float | Tensor] | None:
+    """Return the threshold of a batch: one number, a column ``(c, 1)``, a list of several, or None for the default.
+
+    Args:
+        threshold: What the user passed. A tensor ``(c, 1)`` has one number for each label.
+        batch: The batch in its final shape.
+        soft: As for ``read_threshold``.
+
+    Raises:
+        InvalidValueError: The threshold is something else, or does not fit the batch.
+    """
+    setting, labels = read_threshold(threshold, soft=soft), batch.labels
+    if isinstance(setting, str):
+        if labels is not None:
+            raise InvalidValueError(
+                "the dynamic threshold is for multiclass logits; a binary or multilabel one is a number"
+            )
+        return None
+    if setting is None or isinstance(setting, float) or (is_tensor(setting) and setting.dim() == 0):
+        return setting
+    if isinstance(setting, PerLabel) or (is_tensor(setting) and setting.dim() == 2):
+        if labels is None:
+            raise refuse_classes()
+        column = setting.numbers.unsqueeze(-1) if isinstance(setting, PerLabel) else setting
+        return check_length(column, labels).to(batch.logits.device)
+    several = list(setting.numbers if isinstance(setting, ThresholdGrid) else setting)
+    if not isinstance(setting, ThresholdGrid) and labels is not None and len(several) == labels > 1:
+        raise refuse_two_readings(threshold, labels)
+    return several
+
+
+class HasThreshold(Protocol):
+    """A module that keeps a threshold; ``per_label`` says whether it is one per label."""
+
+    threshold: ThresholdSetting
+    per_label: bool
+
+
+def keep_threshold(module: nn.Module, threshold: Thresholds) -> None:
+    """Keep the threshold in ``module.threshold``: tensors, and thresholds of labels, in a buffer.
+
+    Args:
+        module: The loss. Its ``per_label`` becomes whether the threshold is one per label.
+        threshold: As for ``read_threshold``.
+
+    Raises:
+        InvalidValueError: The threshold is something else, or out of range.
+    """
+    from torch import nn
+
+    kept = read_threshold(threshold)
+    module.per_label = isinstance(kept, PerLabel)  # type: ignore[assignment]
+    if isinstance(kept, PerLabel):  # copied, because loading a state dict into the module must not change the setting
+        kept = kept.numbers if kept.numbers.requires_grad else kept.numbers.clone()
+    elif is_tensor(kept):
+        if kept.dim() > 1:
+            raise InvalidValueError(f"thresholds are a number or a list of them, got shape {tuple(kept.shape)}")
+        for number in kept.detach().reshape(-1).tolist() if kept.device.type == "cpu" else ():
+            check_threshold(number)
+    if is_tensor(kept) and not isinstance(kept, nn.Parameter):
+        module.register_buffer("threshold", kept)
+    else:
+        module.threshold = kept
+
+
+def kept_threshold(module: HasThreshold) -> Thresholds:
+    """Return the threshold of a module as it is counted with: thresholds of labels are a column ``(c, 1)``."""
+    return module.threshold.unsqueeze(-1) if module.per_label else module.threshold  # type: ignore[union-attr]
+
+
+def refuse_classes() -> InvalidValueError:
+    """Return the error for thresholds of labels where the classes exclude each other."""
+    return InvalidValueError(
+        "these classes exclude each other, so the largest logit decides, at no threshold; curves.best_offsets "
+        "tunes such decisions, and for independent labels give task='multilabel'"
+    )
+
+
 def check_length(thresholds: Tensor, labels: int) -> Tensor:
     """Return thresholds ``(c, 1)`` if there are as many as labels.
 
@@ -196,7 +328,7 @@ def check_length(thresholds: Tensor, labels: int) -> Tensor:
 
 def refuse_two_readings(threshold: object, labels: int) -> InvalidValueError:
     """Return the error for a list of as many thresholds as labels, which names both readings."""
-    numbers = threshold.tolist() if isinstance(threshold, Tensor) else list(threshold)  # type: ignore[call-overload]
+    numbers = threshold.tolist() if is_tensor(threshold) else list(threshold)  # type: ignore[attr-defined, call-overload]
     text = quote(numbers)
     return InvalidValueError(
         f"{labels} thresholds for {labels} labels can mean two things: one threshold per label, "
@@ -206,6 +338,8 @@ def refuse_two_readings(threshold: object, labels: int) -> InvalidValueError:
 
 
 def _read_numbers(thresholds: Any, owner: str) -> Tensor:
+    import torch
+
     if hasattr(thresholds, "as_threshold"):
         thresholds = thresholds.as_threshold()
         if not isinstance(thresholds, PerLabel):
@@ -213,7 +347,7 @@ def _read_numbers(thresholds: Any, owner: str) -> Tensor:
     if isinstance(thresholds, (PerLabel, ThresholdGrid)):
         thresholds = thresholds.numbers
     numbers = thresholds
-    if not isinstance(numbers, Tensor):
+    if not is_tensor(numbers):
         plain = numbers.tolist() if hasattr(numbers, "tolist") else numbers  # of NumPy and pandas
         try:
             numbers = torch.tensor(plain, dtype=torch.float64)
