@@ -20,7 +20,6 @@ COMPARE = [
     ("metricfit.compare", "metricfit.compare", "tabular", package)
     for package in ("joblib", "pandas", "scipy", "sklearn")
 ]
-BOOSTING = [("metricfit.boosting", "import metricfit.boosting", "boosting", "numpy")]
 RUNS = [("metricfit.runs", "import metricfit.runs", "tabular", "joblib")]
 
 
@@ -29,7 +28,7 @@ def run_without(package, code, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.parametrize(("part", "code", "extra", "package"), [*DATA, *COMPARE, *BOOSTING, *RUNS])
+@pytest.mark.parametrize(("part", "code", "extra", "package"), [*DATA, *COMPARE, *RUNS])
 def test_a_missing_package_is_explained(part, code, extra, package):
     ended = run_without(package, WITHOUT, code)
     assert ended.returncode == 0, ended.stderr
