@@ -195,8 +195,8 @@ class Objective:
             (part * share).sum(axis=0) for part, share in ((positive, p), (negative, p), (positive, q), (negative, q))
         ]
         with np.errstate(all="ignore"):  # a formula divides by 0 where it is not defined
-            counts = Counts(*duals([float(cell) for cell in cells] if p.ndim == 1 else cells), exclusive=True)
-            value: Any = loss_of_counts(self.metric, counts, self.average)
+            numbers: Any = duals([float(cell) for cell in cells] if p.ndim == 1 else cells)
+            value: Any = loss_of_counts(self.metric, Counts(*numbers, exclusive=True), self.average)
         if type(value) is not Dual:
             raise TypeError("the formula does not depend on the counts by dual numbers")
         by_tp, by_fp, by_fn, by_tn = value.slopes
@@ -315,8 +315,10 @@ class MetricValue:
         return float(self.metric(self._count(rows, rows.scores >= self.threshold, None)))
 
     def _count(self, rows: LibraryRows, decided: NDArray[Any], classes: int | None) -> Counts:
+        count: Any = count_labels  # of tensors and arrays
         called, matrix = decided.astype(np.int64), self.metric.needs_matrix
-        return count_labels(called, rows.label, num_classes=classes, weight=rows.weight, matrix=matrix)
+        counts: Counts = count(called, rows.label, num_classes=classes, weight=rows.weight, matrix=matrix)
+        return counts
 
 
 class EvalMetric(MetricValue):
