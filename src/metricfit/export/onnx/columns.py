@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -151,14 +152,14 @@ def _known_text(graph: Graph, text: str, column: Text) -> str:
     """Look up the numbers of a known text; those of missing text, for others, are the last."""
     codes = _codes(graph, text, column.categories, unknown=len(column.categories))
     numbers = graph.weights(column.transform(pd.Series([*column.categories, None], dtype=object)))
-    places = graph.node("Squeeze", codes, graph.constant(np.array([1], dtype=np.int64)))
+    places = graph.node("Squeeze", codes, [1])
     return graph.node("Gather", numbers, places, axis=0)
 
 
 def _category(graph: Graph, text: str, column: Category) -> str:
     codes = _codes(graph, text, column.categories, unknown=-1)
     first = 1 if len(column.categories) == 2 else 0
-    known = graph.constant(np.arange(first, len(column.categories), dtype=np.int64)[None])
+    known = np.arange(first, len(column.categories), dtype=np.int64)[None]
     return graph.cast(graph.node("Equal", codes, known), "double")
 
 
@@ -168,24 +169,13 @@ def _date(graph: Graph, seconds: str) -> str:
     The day in the civil calendar is found as in Hinnant, "chrono-compatible low-level date algorithms": years begin in
     March, so that the leap day is the last of the year.
     """
-
-    def number(value: float) -> str:
-        return graph.constant(np.float64(value))
-
-    def add(a: str, b: str | float) -> str:
-        return graph.node("Add", a, b if isinstance(b, str) else number(b))
-
-    def subtract(a: str, b: str) -> str:
-        return graph.node("Sub", a, b)
-
-    def times(a: str, b: float) -> str:
-        return graph.node("Mul", a, number(b))
+    add, subtract, times = (partial(graph.node, operator) for operator in ("Add", "Sub", "Mul"))
 
     def whole(a: str, b: float) -> str:
         """Return a / b, rounded down."""
-        return graph.node("Floor", graph.node("Div", a, number(b)))
+        return graph.node("Floor", graph.node("Div", a, b))
 
-    days = graph.node("Div", seconds, number(SECONDS_PER_DAY))
+    days = graph.node("Div", seconds, SECONDS_PER_DAY)
     day = graph.node("Floor", days)
     hour = whole(subtract(seconds, times(day, SECONDS_PER_DAY)), 3600)
     since_monday = add(day, 3)  # 1970-01-01 was a Thursday
@@ -198,7 +188,7 @@ def _date(graph: Graph, seconds: str) -> str:
     of_year = subtract(of_era, subtract(add(times(year, 365), whole(year, 4)), whole(year, 100)))
     march_based = whole(add(times(of_year, 5), 2), 153)
     of_month = add(subtract(of_year, whole(add(times(march_based, 153), 2), 5)), 1)
-    is_late = graph.node("Less", march_based, number(10))
+    is_late = graph.node("Less", march_based, 10)
     month = graph.node("Where", is_late, add(march_based, 3), add(march_based, -9))
     return graph.join([days, month, of_month, weekday, hour])
 
@@ -209,11 +199,11 @@ def _scale(graph: Graph, table: str, scaling: Scaling) -> str:
     parts = []
     if len(kept):
         x = graph.columns(table, kept)
-        z = graph.node("Sub", x, graph.constant(scaling.centre[kept]))
-        z = graph.clip(graph.node("Div", z, graph.constant(scaling.spread[kept])), -LARGEST, LARGEST)
-        share = graph.node("Div", z, graph.constant(np.float64(CLIP)))
-        root = graph.node("Sqrt", graph.node("Add", graph.constant(np.float64(1)), graph.node("Mul", share, share)))
-        scaled = graph.node("Where", graph.node("IsNaN", x), graph.constant(np.float64(0)), graph.node("Div", z, root))
+        z = graph.node("Sub", x, scaling.centre[kept])
+        z = graph.clip(graph.node("Div", z, scaling.spread[kept]), -LARGEST, LARGEST)
+        share = graph.node("Div", z, CLIP)
+        root = graph.node("Sqrt", graph.node("Add", 1, graph.node("Mul", share, share)))
+        scaled = graph.node("Where", graph.node("IsNaN", x), 0, graph.node("Div", z, root))
         parts.append(graph.cast(scaled, "float"))
     if scaling.flagged.any():
         told = graph.columns(table, np.flatnonzero(scaling.flagged))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class Graph:
     Example:
         >>> graph = Graph({"x", "y"})
         >>> x = graph.input("x", "double", 1)
-        >>> graph.output("y", graph.node("Add", x, graph.constant(np.ones(1))), "double", 1)
+        >>> graph.output("y", graph.node("Add", x, np.ones(1)), "double", 1)
         >>> [node.op_type for node in graph.model({}).graph.node]
         ['Add', 'Identity']
     """
@@ -73,10 +74,23 @@ class Graph:
             return self.constant(np.asarray(values, dtype=np.float64))
         return self.cast(self.constant(narrow), "double")
 
-    def node(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Add a node with one output."""
+    def node(self, operator: str, *inputs: Any, domain: str = "", **attributes: Any) -> str:
+        """Add a node with one output.
+
+        Args:
+            operator: The operator of ONNX.
+            inputs: Names of tensors; arrays, lists of whole numbers, and numbers, which become float64.
+            domain: The domain of the operator.
+            attributes: The attributes of the node.
+        """
+        tensors = [
+            entry
+            if isinstance(entry, str)
+            else self.constant(np.asarray(entry, float if np.ndim(entry) == 0 else None))
+            for entry in inputs
+        ]
         name = self._new_name(operator)
-        self._nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
+        self._nodes.append(helper.make_node(operator, tensors, [name], domain=domain, **attributes))
         return name
 
     def tree_node(self, x: str, attributes: Mapping[str, Any]) -> str:
@@ -97,22 +111,27 @@ class Graph:
 
     def columns(self, tensor: str, index: NDArray[Any]) -> str:
         """Select columns."""
-        return self.node("Gather", tensor, self.constant(np.asarray(index, dtype=np.int64)), axis=1)
+        return self.node("Gather", tensor, np.asarray(index, dtype=np.int64), axis=1)
 
     def clip(self, tensor: str, low: float, high: float) -> str:
         """Limit numbers of double precision."""
-        return self.node("Clip", tensor, self.constant(np.float64(low)), self.constant(np.float64(high)))
+        return self.node("Clip", tensor, low, high)
 
     def affine(self, tensor: str, matrix: NDArray[Any], shift: NDArray[Any]) -> str:
         """Return ``tensor @ matrix + shift``."""
         return self.node("Add", self.node("MatMul", tensor, self.weights(matrix)), self.weights(shift))
 
-    def mean(self, tensors: list[str]) -> str:
+    def sum(self, tensors: Sequence[str]) -> str:
+        """Return the sum of several tensors of one shape, added in this order."""
+        return reduce(lambda total, tensor: self.node("Add", total, tensor), tensors)
+
+    def mean(self, tensors: Sequence[str]) -> str:
         """Return the mean of several tensors of one shape."""
-        total = tensors[0]
-        for tensor in tensors[1:]:
-            total = self.node("Add", total, tensor)
-        return self.node("Div", total, self.constant(np.float64(len(tensors))))
+        return self.node("Div", self.sum(tensors), len(tensors))
+
+    def beside_zeros(self, logits: str) -> str:
+        """Return logits ``(rows, 1)`` of the second class of two as those of both, ``(rows, 2)``."""
+        return self.join([self.node("Mul", logits, 0), logits])
 
     def model(self, facts: Mapping[str, str], description: str = "") -> ModelProto:
         """Return the finished model with its metadata."""

@@ -93,7 +93,7 @@ def _linear_estimator(graph: Graph, estimator: Any, x: str) -> EstimatorScores:
     if width > 1 and estimator.solver == "liblinear":
         raise ExportError("LogisticRegression(solver='liblinear') of several classes is not written as ONNX")
     if width == 1:
-        scores = graph.join([graph.node("Mul", scores, graph.constant(np.float64(0))), scores])
+        scores = graph.beside_zeros(scores)
     return EstimatorScores(graph.node("Softmax", scores, axis=1), True)
 
 
@@ -104,12 +104,14 @@ def _trees(graph: Graph, estimator: Any, x: str) -> EstimatorScores:
     known = tuple(np.arange(classes) for _ in trees)
     rounded = graph.cast(graph.cast(x, "float"), "double")  # scikit-learn's trees compare in single precision
     votes = forest_trees(Forests(trees, known, classes, 1), may_be_missing=True).sums(graph, rounded)
-    total = votes
-    if classes > 2:
-        total = graph.node("ReduceSum", votes, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)
-    first = graph.node("Sub", graph.constant(np.float64(len(trees))), total)
-    shares = graph.node("Div", graph.join([first, votes]), graph.constant(np.float64(len(trees))))
+    shares = graph.node("Div", _all_votes(graph, votes, len(trees), classes), len(trees))
     return EstimatorScores(graph.clip(shares, 0.0, 1.0), True)
+
+
+def _all_votes(graph: Graph, votes: str, trees: int, classes: int) -> str:
+    """Put the votes for the first class, which are what the others leave, before those for the others."""
+    total = votes if classes == 2 else graph.node("ReduceSum", votes, [1], keepdims=1)
+    return graph.join([graph.node("Sub", trees, total), votes])
 
 
 def _add_step(graph: Graph, step: Any, x: str) -> str:
@@ -119,17 +121,16 @@ def _add_step(graph: Graph, step: Any, x: str) -> str:
     if _imputes_nan(step):
         if step.add_indicator or np.isnan(np.asarray(step.statistics_, dtype=np.float64)).any():
             raise ExportError("SimpleImputer that adds or drops columns is not written as ONNX")
-        fill = graph.constant(np.asarray(step.statistics_, dtype=np.float64)[None])
-        return graph.node("Where", graph.node("IsNaN", x), fill, x)
+        return graph.node("Where", graph.node("IsNaN", x), np.asarray(step.statistics_, dtype=np.float64)[None], x)
     if isinstance(step, MinMaxScaler):
-        scaled = graph.node("Add", graph.node("Mul", x, graph.constant(step.scale_)), graph.constant(step.min_))
+        scaled = graph.node("Add", graph.node("Mul", x, step.scale_), step.min_)
         return graph.clip(scaled, *step.feature_range) if step.clip else scaled
     if isinstance(step, (StandardScaler, RobustScaler, MaxAbsScaler)):
         centre = getattr(step, "mean_" if isinstance(step, StandardScaler) else "center_", None)
         if centre is not None and getattr(step, "with_mean", True):
-            x = graph.node("Sub", x, graph.constant(np.asarray(centre, dtype=np.float64)))
+            x = graph.node("Sub", x, np.asarray(centre, dtype=np.float64))
         scale = step.scale_
-        return x if scale is None else graph.node("Div", x, graph.constant(np.asarray(scale, dtype=np.float64)))
+        return x if scale is None else graph.node("Div", x, np.asarray(scale, dtype=np.float64))
     raise ExportError(f"the step {type(step).__name__} is not written as ONNX here. Known are {KNOWN}")
 
 
@@ -153,24 +154,20 @@ def add_ensemble(graph: Graph, ensemble: Ensemble, encoded: str) -> str:
         ExportError: A family cannot be exported.
     """
     x = graph.cast(encoded, "double")
-    total: str | None = None
+    parts = []
     for member in ensemble.members:
         try:
             logits = _add_family(graph, member.model, x)
         except ExportError as error:
             raise ExportError(f"the family {member.name!r} cannot be exported: {error}") from None
-        part = graph.node(
-            "Mul", graph.constant(np.float64(member.weight)), calibrate(graph, member.calibration, logits)
-        )
-        total = part if total is None else graph.node("Add", total, part)
-    assert total is not None
-    return calibrate(graph, ensemble.calibration, total)
+        parts.append(graph.node("Mul", member.weight, calibrate(graph, member.calibration, logits)))
+    return calibrate(graph, ensemble.calibration, graph.sum(parts))
 
 
 def calibrate(graph: Graph, calibration: Calibration, logits: str) -> str:
     """Add a calibration."""
-    scaled = graph.node("Div", logits, graph.constant(np.float64(calibration.temperature)))
-    return graph.node("Add", scaled, graph.constant(calibration.bias))
+    scaled = graph.node("Div", logits, calibration.temperature)
+    return graph.node("Add", scaled, calibration.bias)
 
 
 def _add_family(graph: Graph, model: FittedModel, x: str) -> str:
@@ -188,8 +185,8 @@ def _add_family(graph: Graph, model: FittedModel, x: str) -> str:
 
 def _linear(graph: Graph, model: LinearModel, x: str) -> str:
     inside = graph.clip(x, -0.999 * CLIP, 0.999 * CLIP)
-    share = graph.node("Div", inside, graph.constant(np.float64(CLIP)))
-    square = graph.node("Sub", graph.constant(np.float64(1)), graph.node("Mul", share, share))
+    share = graph.node("Div", inside, CLIP)
+    square = graph.node("Sub", 1, graph.node("Mul", share, share))
     unclipped = graph.clip(graph.node("Div", inside, graph.node("Sqrt", square)), -FARTHEST, FARTHEST)
     return graph.affine(graph.join([x, unclipped]), model.coefficients.T, model.intercepts)
 
@@ -198,31 +195,24 @@ def _kernel(graph: Graph, model: KernelModel, x: str) -> str:
     vectors = model.vectors.astype(np.float64)
     of_vectors = model.gamma * np.square(vectors).sum(axis=1)
     product = graph.node("MatMul", x, graph.weights(vectors.T))
-    product = graph.node("Mul", product, graph.constant(np.float64(2 * model.gamma)))
-    axis = graph.constant(np.array([1], dtype=np.int64))
-    of_rows = graph.node("ReduceSum", graph.node("Mul", x, x), axis, keepdims=1)
-    of_rows = graph.node("Mul", of_rows, graph.constant(np.float64(model.gamma)))
-    exponents = graph.node("Sub", graph.node("Sub", product, graph.constant(of_vectors)), of_rows)
-    values = graph.node("Exp", graph.node("Min", exponents, graph.constant(np.float64(0))))
+    product = graph.node("Mul", product, 2 * model.gamma)
+    of_rows = graph.node("ReduceSum", graph.node("Mul", x, x), [1], keepdims=1)
+    of_rows = graph.node("Mul", of_rows, model.gamma)
+    exponents = graph.node("Sub", graph.node("Sub", product, of_vectors), of_rows)
+    values = graph.node("Exp", graph.node("Min", exponents, 0))
     return graph.affine(values, model.coefficients, model.intercepts)
 
 
 def _boosting(graph: Graph, model: BoostedTrees, x: str) -> str:
-    return graph.node("Add", boosted_trees(model).sums(graph, x), graph.constant(model.start[None]))
+    return graph.node("Add", boosted_trees(model).sums(graph, x), model.start[None])
 
 
 def _forests(graph: Graph, model: Forests, x: str) -> str:
     votes = forest_trees(model).sums(graph, x)
-    if model.classes > 2:
-        axis = graph.constant(np.array([1], dtype=np.int64))
-        others = graph.node("ReduceSum", votes, axis, keepdims=1)
-    else:
-        others = votes
-    first = graph.node("Sub", graph.constant(np.float64(len(model.trees))), others)
-    shares = graph.node("Div", graph.join([first, votes]), graph.constant(np.float64(model.folds)))
-    shares = graph.node("Add", shares, graph.constant(np.float64(0.5)))
+    shares = graph.node("Div", _all_votes(graph, votes, len(model.trees), model.classes), model.folds)
+    shares = graph.node("Add", shares, 0.5)
     total = len(model.trees) / model.folds + 0.5 * model.classes
-    return log_odds(graph, graph.node("Div", shares, graph.constant(np.float64(total))), model.classes)
+    return log_odds(graph, graph.node("Div", shares, total), model.classes)
 
 
 def _user_model(graph: Graph, model: FittedUserModel, x: str) -> str:
@@ -236,8 +226,8 @@ def _user_model(graph: Graph, model: FittedUserModel, x: str) -> str:
     scores, are_probabilities = add_estimator(graph, model.model, x)
     if not are_probabilities:
         return scores
-    clipped = graph.node("Max", scores, graph.constant(np.float64(SMALLEST_PROBABILITY)))
-    total = graph.node("ReduceSum", clipped, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)
+    clipped = graph.node("Max", scores, SMALLEST_PROBABILITY)
+    total = graph.node("ReduceSum", clipped, [1], keepdims=1)
     return log_odds(graph, graph.node("Div", clipped, total), model.classes)
 
 
@@ -285,8 +275,8 @@ def _add_logits(graph: Graph, model: TunedDecisionClassifier, estimator: Any, x:
     scores, are_probabilities = add_estimator(graph, estimator, x)
     place = np.array([known.index(label) for label in labels])
     if are_probabilities:
-        smallest = graph.constant(np.float64(model.smallest_probability_))
-        logits = log_odds(graph, graph.node("Max", graph.columns(scores, place), smallest), len(labels))
+        clipped = graph.node("Max", graph.columns(scores, place), model.smallest_probability_)
+        logits = log_odds(graph, clipped, len(labels))
     elif len(labels) == 2:
         logits = scores if place[1] == 1 else graph.node("Neg", scores)
     else:
@@ -348,14 +338,14 @@ def label_names(model: DecidingClassifier) -> LabelNames:
 def add_decision(graph: Graph, model: DecidingClassifier, logits: str, outputs: tuple[str, str]) -> None:
     """Add the outputs: the label ``(rows,)`` and the probabilities ``(rows, c)`` in the order of ``classes_``."""
     label, probability = outputs
-    shifted = graph.node("Add", logits, graph.constant(to_numpy(model.shift_, np.float64)))
+    shifted = graph.node("Add", logits, to_numpy(model.shift_, np.float64))
     classes = len(model.classes_)
-    by_class = shifted if classes > 2 else graph.join([_zeros_like(graph, shifted), shifted])
+    by_class = shifted if classes > 2 else graph.beside_zeros(shifted)
     probabilities = graph.node("Softmax", by_class, axis=1)
     in_order = graph.columns(probabilities, np.argsort(model._order))
     number = _two_classes(graph, model, shifted) if classes == 2 else _several(graph, model, shifted, probabilities)
     names = label_names(model)
-    chosen = graph.node("Gather", graph.constant(names.values), number, axis=0)
+    chosen = graph.node("Gather", names.values, number, axis=0)
     graph.output(label, chosen, names.type, None)
     graph.output(probability, in_order, "double", classes)
 
@@ -364,17 +354,14 @@ def _two_classes(graph: Graph, model: DecidingClassifier, logits: str) -> str:
     """Return class numbers, and 2 for referred rows."""
     decision = model.decision_
     assert isinstance(decision, ThresholdDecision)
-    margins = graph.node("Squeeze", logits, graph.constant(np.array([1], dtype=np.int64)))
-    margins = graph.node("Sub", margins, graph.constant(np.float64(decision.threshold)))
-    zero = graph.constant(np.float64(0))
-    number = graph.cast(graph.node("GreaterOrEqual", margins, zero), "int64")
+    margins = graph.node("Squeeze", logits, [1])
+    margins = graph.node("Sub", margins, decision.threshold)
+    number = graph.cast(graph.node("GreaterOrEqual", margins, 0), "int64")
     if decision.referral is None:
         return number
-    low, high = (
-        graph.constant(np.float64(end - decision.threshold)) for end in (decision.referral.low, decision.referral.high)
-    )
-    above, below = graph.node("GreaterOrEqual", margins, low), graph.node("Less", margins, high)
-    return graph.node("Where", graph.node("And", above, below), graph.constant(np.int64(2)), number)
+    low, high = (end - decision.threshold for end in (decision.referral.low, decision.referral.high))
+    referred = graph.node("And", graph.node("GreaterOrEqual", margins, low), graph.node("Less", margins, high))
+    return graph.node("Where", referred, graph.constant(np.int64(2)), number)
 
 
 def _several(graph: Graph, model: DecidingClassifier, logits: str, probabilities: str) -> str:
@@ -382,10 +369,6 @@ def _several(graph: Graph, model: DecidingClassifier, logits: str, probabilities
     assert isinstance(decision, (OffsetDecision, CostDecision))
     scores = logits
     if isinstance(decision, CostDecision):
-        scores = graph.node("Neg", graph.node("MatMul", probabilities, graph.constant(decision.costs)))
-    margins = graph.node("Add", scores, graph.constant(decision.offsets))
+        scores = graph.node("Neg", graph.node("MatMul", probabilities, decision.costs))
+    margins = graph.node("Add", scores, decision.offsets)
     return graph.node("ArgMax", margins, axis=1, keepdims=0)
-
-
-def _zeros_like(graph: Graph, tensor: str) -> str:
-    return graph.node("Mul", tensor, graph.constant(np.float64(0)))

@@ -16,7 +16,7 @@ from metricfit.models import Blend, TabM
 
 def add_network_model(graph: Graph, model: Any, x: str) -> str:
     """Add the networks of a ``NetworkModel``; returns the mean of their logits."""
-    shape = graph.constant(np.array([-1, model.architecture.out_features], dtype=np.int64))
+    shape = [-1, model.architecture.out_features]
     return graph.mean([graph.node("Reshape", add_network(graph, member, x), shape) for member in model.members])
 
 
@@ -42,7 +42,7 @@ def add_network(graph: Graph, module: nn.Module, x: str) -> str:
         bias = np.zeros(module.out_features) if module.bias is None else _numbers(module.bias)
         return graph.affine(x, _numbers(module.weight).T, bias)
     if isinstance(module, nn.ReLU):
-        return graph.node("Max", x, graph.constant(np.float64(0)))
+        return graph.node("Max", x, 0)
     if isinstance(module, (nn.Dropout, nn.Identity)):
         return x
     if isinstance(module, nn.Flatten):
@@ -61,7 +61,7 @@ def add_network(graph: Graph, module: nn.Module, x: str) -> str:
 
 def _embeddings(graph: Graph, module: Any, x: str) -> str:
     """Piecewise-linear embeddings ``(rows, d) -> (rows, d, width)``, version B of rtdl_num_embeddings."""
-    each = graph.node("Unsqueeze", x, graph.constant(np.array([2], dtype=np.int64)))
+    each = graph.node("Unsqueeze", x, [2])
     slope, intercept = _numbers(module.impl.weight), _numbers(module.impl.bias)
     encoded = _addcmul(graph, intercept, slope, each)
     if slope.shape[1] > 1:
@@ -69,7 +69,7 @@ def _embeddings(graph: Graph, module: Any, x: str) -> str:
         low[:, 0], high[:, -1] = -np.inf, np.inf
         if module.impl.single_bin_mask is not None:
             low[_numbers(module.impl.single_bin_mask).astype(bool), -1] = -np.inf
-        encoded = graph.node("Max", graph.node("Min", encoded, graph.constant(high)), graph.constant(low))
+        encoded = graph.node("Max", graph.node("Min", encoded, high), low)
     swapped = graph.node("Transpose", encoded, perm=[1, 0, 2])
     product = graph.node("MatMul", swapped, graph.weights(_numbers(module.linear.weight)))
     piecewise = graph.node("Transpose", product, perm=[1, 0, 2])
@@ -80,7 +80,7 @@ def _embeddings(graph: Graph, module: Any, x: str) -> str:
 def _tabm(graph: Graph, module: TabM, x: str) -> str:
     if module.embedding is not None:
         x = graph.node("Flatten", add_network(graph, module.embedding, x))
-    x = graph.node("Unsqueeze", x, graph.constant(np.array([1], dtype=np.int64)))  # one view for all members
+    x = graph.node("Unsqueeze", x, [1])  # one view for all members
     for block in module.backbone.blocks:
         for layer in block:
             x = _batch_ensemble(graph, layer, x) if hasattr(layer, "r") else add_network(graph, layer, x)
@@ -88,8 +88,7 @@ def _tabm(graph: Graph, module: TabM, x: str) -> str:
     product = graph.node("MatMul", swapped, graph.weights(_numbers(module.output.weight)))
     members = graph.node("Transpose", product, perm=[1, 0, 2])
     members = graph.node("Add", members, graph.weights(_numbers(module.output.bias)))
-    axis = graph.constant(np.array([1], dtype=np.int64))
-    return graph.node("ReduceMean", members, axis, keepdims=0)
+    return graph.node("ReduceMean", members, [1], keepdims=0)
 
 
 def _batch_ensemble(graph: Graph, layer: Any, x: str) -> str:

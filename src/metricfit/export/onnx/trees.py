@@ -64,8 +64,8 @@ class Trees:
         single = self.roots[alone]
         constant = np.bincount(self.target[single], weights=self.value[single], minlength=self.outputs)
         if alone.all():  # zero times the first column has the right number of rows
-            zeros = graph.node("Mul", graph.columns(x, np.array([0])), graph.constant(np.float64(0)))
-            return graph.node("Add", zeros, graph.constant(constant[None]))
+            zeros = graph.node("Mul", graph.columns(x, np.array([0])), 0)
+            return graph.node("Add", zeros, constant[None])
         used, level = np.zeros(len(is_leaf), dtype=bool), self.roots[~alone]
         while len(level):
             used[level] = True
@@ -92,7 +92,7 @@ class Trees:
         if self.missing_left is not None:
             attributes["nodes_missing_value_tracks_true"] = self.missing_left[split].astype(np.int64)
         total = graph.tree_node(x, attributes)
-        return graph.node("Add", total, graph.constant(constant[None])) if constant.any() else total
+        return graph.node("Add", total, constant[None]) if constant.any() else total
 
 
 def boosted_trees(model: BoostedTrees) -> Trees:
@@ -193,7 +193,7 @@ def add_lightgbm(graph: Graph, estimator: Any, x: str) -> str:
     outputs = int(model["num_tree_per_iteration"])
     raw = _lightgbm_trees([tree["tree_structure"] for tree in model["tree_info"]], outputs).sums(graph, x)
     if outputs == 1:
-        raw = graph.join([graph.node("Mul", raw, graph.constant(np.float64(0))), raw])
+        raw = graph.beside_zeros(raw)
     return graph.node("Softmax", raw, axis=1)
 
 
