@@ -172,7 +172,7 @@ def test_the_smallest_count_of_columns_loses_few_digits(monkeypatch):
     target = (torch.rand(100_000, 7, generator=torch.Generator().manual_seed(0)) < 0.96).float()
     logits = torch.full((100_000, 7), 3.1)
     counts, exact = (
-        cpu_kernel.column_counts(logits.to(dtype), target.to(dtype), None, "identity", 1.0, 0.5).double()
+        cpu_kernel.counts(logits.to(dtype), target.to(dtype), None, "identity", 1.0, 0.5).double()
         for dtype in (torch.float32, torch.float64)
     )
     torch.testing.assert_close(counts, exact, rtol=1e-5, atol=0)
@@ -180,7 +180,7 @@ def test_the_smallest_count_of_columns_loses_few_digits(monkeypatch):
 
 def test_gradients_beyond_the_type_are_infinite_and_no_error():
     logits, target = torch.zeros(9_000), (torch.arange(9_000) % 2).float()
-    gradient = cpu_kernel.column_gradient(logits, target, None, 1e60, -1e60, "linear", 0.1, 0.5)
+    gradient = cpu_kernel.gradient(logits, target, None, 1e60, -1e60, "linear", 0.1, 0.5)
     assert not gradient.isfinite().any()
 
 

@@ -26,7 +26,6 @@ from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.counts import Counts
 from metricfit.core.kernels import binary, binary_cpu, classes, classes_cpu
-from metricfit.core.kernels.binary import closed_counts, column_counts
 from metricfit.core.kernels.soft_classes import Layout, StepAt
 from metricfit.core.numerics import Dual, duals
 from metricfit.core.settings import CountSettings
@@ -61,15 +60,17 @@ class OrdinaryColumns(NamedTuple):
         return self.classes == 1
 
     def soft_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """Return soft counts ``(4, c)`` with their gradient; the target has the logits' type."""
-        return column_counts(logits, target, weight, *self)
+        """Return soft counts ``(4, c)`` with their gradient."""
+        rows = (None if each is None else each.reshape(-1, self.classes).T for each in (logits, target, weight))
+        x, y, w = (None if row is None else row.contiguous() for row in rows)
+        return binary.closed_counts(x, y, w, *self[1:])  # type: ignore[arg-type]
 
     def sums(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[FourNumbers, Any]:
         """Return the same counts as numbers, and what ``gradient`` needs besides the batch."""
         x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
         if binary_cpu.handles_few(x, self.threshold):
             return binary_cpu.few_counts(x, y, w, *self[1:])
-        sums = binary_cpu.column_sums(x, y, w, *self[1:])
+        sums = binary_cpu.sums(x, y, w, *self[1:])
         return [cell.tolist() for cell in sums] if self.classes > 1 else sums, None
 
     def gradient(
@@ -83,7 +84,7 @@ class OrdinaryColumns(NamedTuple):
         else:
             if self.classes > 1:
                 of_positive, of_negative = torch.tensor([of_positive, of_negative], dtype=x.dtype, device="cpu")
-            result = binary_cpu.column_gradient(x, y, w, of_positive, of_negative, *self[1:])
+            result = binary_cpu.gradient(x, y, w, of_positive, of_negative, *self[1:])
         return result if result.shape == logits.shape else result.view(logits.shape)
 
     def _of_masses(self, of_counts: FourNumbers) -> tuple[Any, Any]:
@@ -93,33 +94,6 @@ class OrdinaryColumns(NamedTuple):
             return tp - fn, fp - tn  # type: ignore[operator]
         pairs = (tp, fn), (fp, tn)
         return tuple([a - b for a, b in zip(*pair, strict=True)] for pair in pairs)  # type: ignore[arg-type, return-value]
-
-
-class BinaryOnGPU(NamedTuple):
-    """How to count a binary batch on a GPU: the step and the threshold."""
-
-    kind: str
-    number: float
-    threshold: float
-
-    @property
-    def classes(self) -> int:
-        """The number of classes."""
-        return 1
-
-    @property
-    def exclusive(self) -> bool:
-        """Whether the classes exclude each other, which is true of a single one."""
-        return True
-
-    def soft_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """Return soft counts ``(4, 1)`` with their gradient."""
-        x, y, w = _one_row(logits, target, weight)
-        return closed_counts(x, y, w, self.kind, self.number, self.threshold)
-
-
-def _one_row(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    return logits.view(1, -1), target.view(1, -1), None if weight is None else weight.view(1, -1)
 
 
 class OrdinaryClasses(NamedTuple):
@@ -162,13 +136,13 @@ class OrdinaryBatch(NamedTuple):
     logits: Tensor
     target: Tensor
     weight: Tensor | None
-    kind: OrdinaryColumns | OrdinaryClasses | BinaryOnGPU
+    kind: OrdinaryColumns | OrdinaryClasses
     is_checked: bool
 
     @property
     def on_cpu(self) -> bool:
         """Whether the counts are numbers that can be read without waiting for a device."""
-        return not isinstance(self.kind, BinaryOnGPU)
+        return not _is_on_gpu(self.logits)
 
     def counts(self) -> Counts:
         """Return soft counts with their gradient."""
@@ -208,9 +182,7 @@ def read_ordinary(
         threshold = 0.5
     else:
         check_threshold(threshold)
-    if on_gpu:
-        return OrdinaryBatch(logits, target, weight, BinaryOnGPU(closed.kind, closed.number, threshold), False)
-    if target.dtype != logits.dtype:
+    if not on_gpu and target.dtype != logits.dtype:  # Triton's programs read any type
         target = target.to(logits.dtype)
     kind = OrdinaryColumns(classes, closed.kind, closed.number, threshold)
     return OrdinaryBatch(logits, target, weight, kind, is_checked)
@@ -413,7 +385,6 @@ class _ValueOfBatch(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor | None:
         kind = call.batch.kind
-        assert not isinstance(kind, BinaryOnGPU)  # whose counts are not read
         call.numbers, kept = kind.sums(logits, target, weight)
         if call.batch.is_checked:
             check_sums(call.numbers, logits)

@@ -17,6 +17,7 @@ fp, fn, tn.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -162,26 +163,20 @@ def _programs() -> Any:
     return programs
 
 
-def _kernel(logits: Tensor, threshold: Threshold) -> Any:
-    """Return the module with the kernel for these logits, or None, as for a compiler, which makes its own."""
-    if isinstance(threshold, Tensor) or not has_storage(logits):  # the kernels know one threshold
-        return None
-    return binary_cpu if binary_cpu.handles(logits) else _programs() if takes_triton(logits) else None
-
-
-def _rows_per_label(
+def _rows_on_cpu(
     logits: Tensor, target: Tensor, weight: Tensor | None, threshold: Threshold
 ) -> list[tuple[Tensor, Tensor, Tensor | None, float]] | None:
-    """Return each row with the threshold of its label if the kernel of the CPU is faster for it: if rows are long."""
-    if not (isinstance(threshold, Tensor) and threshold.is_cpu and threshold.dim() == 2):
+    """Return each row with its threshold if blocks of the CPU are for them; a compiler and vmap hide the memory."""
+    if not (has_storage(logits) and binary_cpu.handles(logits)):
         return None
-    n, of_cpu = logits.shape[-1], logits.is_cpu and logits.dtype in (torch.float32, torch.float64)
-    if not (has_storage(logits) and of_cpu and n >= binary_cpu.LONG):
-        return None
-    x, y = (each.reshape(-1, n).contiguous() for each in (logits, target))
-    w = None if weight is None else weight.reshape(-1, n).contiguous()
-    thresholds = threshold.flatten().tolist() * (len(x) // len(threshold))
-    return [(x[row], y[row].to(x.dtype), None if w is None else w[row], t) for row, t in enumerate(thresholds)]
+    shape = math.prod(logits.shape[:-1]), logits.shape[-1]
+    x, y = logits.reshape(shape), target.reshape(shape).to(logits.dtype)
+    weights = [None] * len(x) if weight is None else weight.reshape(shape)
+    if isinstance(threshold, Tensor):
+        thresholds = threshold.flatten().tolist() * (len(x) // len(threshold))
+    else:
+        thresholds = [threshold] * len(x)
+    return list(zip(x, y, weights, thresholds, strict=True))
 
 
 class _SoftCounts(torch.autograd.Function):
@@ -196,11 +191,11 @@ class _SoftCounts(torch.autograd.Function):
         number: float,
         threshold: Threshold,
     ) -> Tensor:
-        if kernel := _kernel(logits, threshold):
-            return kernel.counts(logits, target, weight, kind, number, threshold)
-        if rows := _rows_per_label(logits, target, weight, threshold):
-            sums = [binary_cpu.column_counts(x, y, w, kind, number, t) for x, y, w, t in rows]
-            return torch.stack(sums, 1).reshape(4, *logits.shape[:-1])
+        if not isinstance(threshold, Tensor) and takes_triton(logits) and has_storage(logits):
+            return _programs().counts(logits, target, weight, kind, number, threshold)
+        if rows := _rows_on_cpu(logits, target, weight, threshold):
+            counts = [binary_cpu.counts(x, y, w, kind, number, t) for x, y, w, t in rows]
+            return (counts[0] if len(rows) == 1 else torch.stack(counts, 1)).reshape(4, *logits.shape[:-1])
         logits, target = _floating(logits, target)
         return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
 
@@ -215,30 +210,24 @@ class _SoftCounts(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         logits, target, weight, per_label = ctx.saved_tensors
         threshold = ctx.threshold if per_label is None else per_label
-        settings = ctx.kind, ctx.number, threshold
-        differentiated = torch.is_grad_enabled() or not has_storage(grad)
-        if not differentiated and per_label is None and takes_triton(logits):
-            return _programs().gradient(logits, target, weight, grad, *settings), None, None, None, None, None
-        dtype = logits.dtype
-        logits, target = _floating(logits, target)
-        of_positive = (grad[0] - grad[2]).unsqueeze(-1)
-        of_negative = (grad[1] - grad[3]).unsqueeze(-1)
         # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
         # vmapped. Both need plain operations.
-        rows = None if differentiated else _rows_per_label(logits, target, weight, threshold)
-        if rows:
-            ends = zip(of_positive.reshape(-1), of_negative.reshape(-1), strict=True)
+        plain = torch.is_grad_enabled() or not has_storage(grad)
+        if not plain and per_label is None and takes_triton(logits):
+            of_logits = _programs().gradient(logits, target, weight, grad, ctx.kind, ctx.number, threshold)
+        elif rows := None if plain else _rows_on_cpu(logits, target, weight, threshold):
+            ends = zip((grad[0] - grad[2]).reshape(-1), (grad[1] - grad[3]).reshape(-1), strict=True)
             parts = [
-                binary_cpu.column_gradient(x, y, w, a, b, *settings[:2], t)
+                binary_cpu.gradient(x, y, w, a, b, ctx.kind, ctx.number, t)
                 for (x, y, w, t), (a, b) in zip(rows, ends, strict=True)
             ]
-            of_logits = torch.stack(parts).reshape(logits.shape)
-        elif differentiated or not _kernel(logits, threshold):
-            slope = _slope_mass(logits, weight, *settings)
-            of_logits = (of_positive * target + of_negative * (1 - target)) * slope
+            of_logits = (parts[0] if len(rows) == 1 else torch.stack(parts)).reshape(logits.shape)
         else:
-            of_logits = _kernel(logits, threshold).gradient(logits, target, weight, of_positive, of_negative, *settings)
-        return of_logits.to(dtype), None, None, None, None, None
+            x, y = _floating(logits, target)
+            of_positive, of_negative = (grad[:2] - grad[2:]).unsqueeze(-1)
+            slope = _slope_mass(x, weight, ctx.kind, ctx.number, threshold)
+            of_logits = ((of_positive * y + of_negative * (1 - y)) * slope).to(logits.dtype)
+        return of_logits, None, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
@@ -248,53 +237,3 @@ class _SoftCounts(torch.autograd.Function):
         if in_dims[5] is not None:
             threshold = leading(threshold, in_dims[5], info.batch_size)
         return _SoftCounts.apply(*tensors, kind, number, threshold), 1  # type: ignore[no-untyped-call]
-
-
-def column_counts(
-    logits: Tensor, target: Tensor, weight: Tensor | None, classes: int, kind: str, number: float, threshold: float
-) -> Tensor:
-    """Return soft counts ``(4, c)`` of a batch on the CPU in the layout in which users pass it.
-
-    Args:
-        logits: Contiguous logits: of any shape for one class, otherwise ``(n, c)``.
-        target: Of the logits' type and size, contiguous, without gradient.
-        weight: As the target.
-        classes: The number of classes c.
-        kind: The kind of a closed-form step.
-        number: The number of the step.
-        threshold: The threshold.
-    """
-    counts: Tensor = _ColumnCounts.apply(logits, target, weight, classes, kind, number, threshold)  # type: ignore
-    return counts
-
-
-class _ColumnCounts(torch.autograd.Function):
-    """As ``_SoftCounts`` for ``column_counts``, outside of torch's transforms.
-
-    A ``forward`` with ctx saves torch the inspection of its signature in every call, which transforms would need.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        target: Tensor,
-        weight: Tensor | None,
-        classes: int,
-        *settings: Any,
-    ) -> Tensor:
-        ctx.save_for_backward(logits, target, weight)
-        ctx.settings, ctx.classes = settings, classes
-        x, y, w = binary_cpu.as_columns(logits, target, weight, classes)
-        return binary_cpu.column_counts(x, y, w, *settings).view(4, classes)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target, weight = ctx.saved_tensors
-        of_positive, of_negative = (grad[:2] - grad[2:]).unbind()
-        x, y, w = binary_cpu.as_columns(logits, target, weight, ctx.classes)
-        if torch.is_grad_enabled() or not has_storage(grad):  # as in ``_SoftCounts``
-            of_logits = torch.lerp(of_negative, of_positive, y) * _slope_mass(x, w, *ctx.settings)
-        else:
-            of_logits = binary_cpu.column_gradient(x, y, w, of_positive, of_negative, *ctx.settings)
-        return of_logits.view(logits.shape), *(None,) * 6

@@ -51,13 +51,6 @@ def handles(logits: Tensor) -> bool:
     )
 
 
-def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
-    """Return soft counts ``(4, ...)`` of logits ``(..., n)``; the sums of blocks are added in float64."""
-    rows = zip(*_rows(logits, target, weight), strict=True)
-    sums = [column_counts(x, y, w, kind, number, threshold) for x, y, w in rows]
-    return (sums[0] if len(sums) == 1 else torch.stack(sums, 1)).reshape(4, *logits.shape[:-1])
-
-
 def as_columns(
     logits: Tensor, target: Tensor, weight: Tensor | None, classes: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -67,13 +60,13 @@ def as_columns(
     return logits.view(-1), target.view(-1), None if weight is None else weight.view(-1)
 
 
-def column_counts(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
+def counts(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
     """Return soft counts ``(4,)`` of logits ``(n,)``, or ``(4, c)`` of contiguous logits ``(n, c)``."""
-    sums = column_sums(x, y, w, kind, number, threshold)
-    return torch.stack(sums).to(x.dtype) if x.dim() > 1 else torch.tensor(sums, dtype=x.dtype, device="cpu")
+    cells = sums(x, y, w, kind, number, threshold)
+    return torch.stack(cells).to(x.dtype) if x.dim() > 1 else torch.tensor(cells, dtype=x.dtype, device="cpu")
 
 
-def column_sums(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> list[Any]:
+def sums(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> list[Any]:
     """Return the same counts as four numbers, or as four tensors ``(c,)`` in float64.
 
     One side of the threshold is summed, and the other one is the rest of the weights. Where little is left, the digits
@@ -137,25 +130,6 @@ def _sum_products(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
 
 
 def gradient(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    of_positive: Tensor,
-    of_negative: Tensor,
-    kind: str,
-    number: float,
-    threshold: float,
-) -> Tensor:
-    """Return the gradient of the logits, from the gradients of a positive's and a negative's mass in each row."""
-    result = torch.empty_like(logits)
-    x_rows, y_rows, w_rows = _rows(logits, target, weight)
-    rows = zip(x_rows, y_rows, w_rows, result.view(x_rows.shape), strict=True)
-    for (x, y, w, out), a, b in zip(rows, of_positive.reshape(-1), of_negative.reshape(-1), strict=True):
-        _fill_gradient(x, y, w, a, b, kind, number, threshold, out)
-    return result
-
-
-def column_gradient(
     x: Tensor,
     y: Tensor,
     w: Tensor | None,
@@ -165,23 +139,8 @@ def column_gradient(
     number: float,
     threshold: float,
 ) -> Tensor:
-    """Return the gradient of logits as in ``column_counts``; the gradients of masses are numbers, or ``(c,)``."""
-    result = torch.empty_like(x)
-    _fill_gradient(x, y, w, of_positive, of_negative, kind, number, threshold, result)
-    return result
-
-
-def _fill_gradient(
-    x: Tensor,
-    y: Tensor,
-    w: Tensor | None,
-    of_positive: Any,
-    of_negative: Any,
-    kind: str,
-    number: float,
-    threshold: float,
-    out: Tensor,
-) -> None:
+    """Return the gradient of logits as in ``counts``; the gradients of masses are numbers, or ``(c,)``."""
+    out = torch.empty_like(x)
     if x.dim() == 1:
         of_positive, of_negative = (_in_range(float(number), x.dtype) for number in (of_positive, of_negative))
     for (xs, ys, ws, scratch), result in zip(_blocks(x, y, w), torch.split(out, _block_length(x)), strict=True):
@@ -192,18 +151,12 @@ def _fill_gradient(
         _multiply_by_slope(result, xs, threshold, kind, number, *scratch)
         if ws is not None:
             result.mul_(ws)
+    return out
 
 
 def _in_range(number: float, dtype: torch.dtype) -> float:
     """Return a number, or infinity if it is too large: torch refuses larger numbers than those of its type."""
     return number if not abs(number) > torch.finfo(dtype).max / 4 else math.copysign(math.inf, number)
-
-
-def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Any, Any, Any]:
-    """Return logits, target and weight as sequences of rows."""
-    shape = math.prod(logits.shape[:-1]), logits.shape[-1]
-    x, y = logits.reshape(shape), target.reshape(shape)
-    return x, y, [None] * len(x) if weight is None else weight.reshape(shape)
 
 
 def _block_length(x: Tensor) -> int:
