@@ -1,7 +1,5 @@
 """Boosted trees as a family: where they stop, what the metric changes, weights, deadlines."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -60,23 +58,14 @@ def test_it_is_much_better_than_the_class_shares(rows, held_out, metric):
 @pytest.mark.parametrize("metric", [None, get_metric("f1")], ids=["boosting", "boosting_metric"])
 def test_the_trees_start_at_the_shares_and_stop_where_the_held_out_fold_is_best(rows, held_out, metric):
     model = best(Boosting(trees=SMALL, metric=metric), rows, held_out)
-    np.testing.assert_allclose(model.start, prior_logits(rows.y, classes=rows.classes))
-    rounds = len(model.leaves) // rows.outputs
+    np.testing.assert_allclose(model.starts[0], prior_logits(rows.y, classes=rows.classes))
+    (booster,) = model.boosters
+    rounds = booster.current_iteration()
     assert 5 < rounds < 500
     lowest = loss_of(model.logits(held_out.features), held_out)
     for fewer in (0.3, 0.6, 0.9):
-        trees = int(fewer * rounds) * rows.outputs
-        splits, leaves = int((model.leaves[:trees] - 1).sum()), int(model.leaves[:trees].sum())
-        shorter = replace(
-            model,
-            leaves=model.leaves[:trees],
-            feature=model.feature[:splits],
-            threshold=model.threshold[:splits],
-            left=model.left[:splits],
-            right=model.right[:splits],
-            value=model.value[:leaves],
-        )
-        assert lowest < loss_of(shorter.logits(held_out.features), held_out)
+        sums = booster.predict(held_out.x, raw_score=True, num_iteration=int(fewer * rounds))
+        assert lowest < loss_of(sums.reshape(len(held_out), -1) + model.starts, held_out)
 
 
 def test_one_seed_gives_one_model_and_another_seed_another(rows, held_out):

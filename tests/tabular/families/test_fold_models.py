@@ -7,7 +7,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from metricfit.decide.calibration import Calibration
-from metricfit.errors import ModelFileError
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Expected, choose_candidates, restore_model
@@ -57,13 +56,6 @@ def test_saved_models_know_their_folds(rows, held_out, classes, kind):
         np.testing.assert_allclose(
             restored.of_fold(fold).logits(held_out.features), combined.of_fold(fold).logits(held_out.features)
         )
-
-
-def test_damaged_numbers_of_trees_are_refused(rows, classes):
-    state = fitted(rows, "boosting")[1].state()
-    state.arrays["trees_of_folds"] = state.arrays["trees_of_folds"][:-1]
-    with pytest.raises(ModelFileError, match="trees of the folds"):
-        restore_model(state, Expected(columns=rows.x.shape[1], classes=classes))
 
 
 @pytest.mark.parametrize("kind", ["extra_trees", "user", "linear", "kernel"])

@@ -65,6 +65,17 @@ def test_stored_trees_give_the_same_predictions_bit_by_bit(rows, held_out, class
         np.testing.assert_array_equal(again.predict(held_out.x), tree.predict(held_out.x))
 
 
+def test_stored_trees_send_rows_at_a_threshold_the_same_way(rows, classes):
+    model = fit(rows)
+    restored = restore_model(model.state(), Expected(rows.x.shape[1], classes))
+    for tree, again in zip(model.trees, restored.trees, strict=True):
+        inner = tree.children_left >= 0
+        at = np.zeros((int(inner.sum()), rows.x.shape[1]), dtype=np.float32)
+        at[np.arange(len(at)), tree.feature[inner]] = tree.threshold[inner]
+        for edge in (at, np.nextafter(at, np.float32(np.inf)), np.nextafter(at, np.float32(-np.inf))):
+            np.testing.assert_array_equal(again.apply(edge), tree.apply(edge))
+
+
 @pytest.mark.parametrize("change", [("left", 0, 0), ("right", 0, 1), ("left", 3, 10_000), ("right", 2, 2)])
 def test_nodes_that_form_no_tree_are_refused(rows, classes, change):
     state = fit(rows).state()

@@ -1,5 +1,6 @@
 """Fitted models as plain data and back; damaged data is refused before a model is built from it."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -91,16 +92,12 @@ def shift_a_node(nodes):
 @pytest.mark.parametrize(
     ("family", "name", "change", "message"),
     [
-        ("boosting", "feature", put(0, 4), "numbers outside of 0 to 3"),
-        ("boosting", "feature", put(0, -1), "numbers outside of 0 to 3"),
-        ("boosting", "left", put(0, 0), "not in its tree"),
-        ("boosting", "right", put(0, 1000), "not in its tree"),
-        ("boosting", "left", put(0, ~1000), "not in its tree"),
-        ("boosting", "left", put(slice(0, 6), ~0), "reached in two ways"),
-        ("boosting", "leaves", put(0, 0), "numbers outside of 1 to"),
-        ("boosting", "leaves", put(0, 2**31 - 1), "feature has the shape"),
-        ("boosting", "threshold", put(3, np.nan), "not finite"),
-        ("boosting", "value", put(0, np.inf), "not finite"),
+        ("boosting", "starts", put((0, 0), np.nan), "not finite"),
+        ("boosting", "ends", put(0, 0), "numbers outside of 1 to"),
+        ("boosting", "ends", put(0, 10), "does not hold trees"),
+        ("boosting", "ends", put(1, 10), "one text per fold"),
+        ("boosting", "text", put(0, 0), "does not hold trees"),
+        ("boosting", "text", put(-1, 255), "does not hold trees"),
         ("extra_trees", "nodes", put(0, 1), "feature has the shape"),
         ("extra_trees", "nodes", shift_a_node, "no tree"),
         ("extra_trees", "nodes", put(0, 2**31 - 1), "feature has the shape"),
@@ -117,6 +114,43 @@ def shift_a_node(nodes):
 def test_damaged_arrays_are_refused(states, family, name, change, message):
     with pytest.raises(ModelFileError, match=message):
         restore_model(damage(states[family], name, change), Expected(4, 3))
+
+
+@pytest.mark.parametrize(
+    ("line", "by", "message"),
+    [
+        (r"num_leaves=\d+", "num_leaves=0", "more or fewer numbers"),
+        (r"num_leaves=\d+", "num_leaves=999999999", "more or fewer numbers"),
+        (r"num_leaves=\d+", "num_leaves=99999999999", "does not hold trees"),
+        (r"num_cat=0", "num_cat=1", "does not hold trees"),
+        (r"is_linear=0", "is_linear=1", "does not hold trees"),
+        (r"num_cat=0", "num_cat=0\nnum_cat=1", "does not hold trees"),
+        (r"split_feature=\d+", "split_feature=4", "column that does not exist"),
+        (r"split_feature=\d+", "split_feature=-1", "column that does not exist"),
+        (r"split_feature=\d+ ", "split_feature=", "more or fewer numbers"),
+        (r"decision_type=2", "decision_type=1", "not one of numbers"),
+        (r"left_child=-?\d+", "left_child=0", "not in its tree"),
+        (r"right_child=-?\d+", "right_child=1000", "not in its tree"),
+        (r"left_child=-?\d+", "left_child=-1001", "not in its tree"),
+        (r"left_child=[^\n]+", lambda line: re.sub(r"-?\d+", "-1", line[0]), "reached in two ways"),
+        (r"threshold=[^ ]+", "threshold=1e+999", "not finite"),
+        (r"threshold=[^ ]+", "threshold=nan", "does not hold trees"),
+        (r"leaf_value=[^ ]+", "leaf_value=inf", "does not hold trees"),
+        (r"leaf_value=[^ ]+", "leaf_value=-1e+999", "not finite"),
+    ],
+)
+def test_damaged_trees_are_refused(states, line, by, message):
+    state = states["boosting"]
+    text = state.arrays["text"].tobytes().decode()[: state.arrays["ends"][0]]
+    changed, count = re.subn(line, by, text, count=1)
+    assert count == 1
+    arrays = {
+        "starts": state.arrays["starts"][:1],
+        "ends": np.array([len(changed)]),
+        "text": np.frombuffer(changed.encode(), np.uint8),
+    }
+    with pytest.raises(ModelFileError, match=message):
+        restore_model(replace(state, arrays=arrays), Expected(4, 3))
 
 
 @pytest.mark.parametrize("family", ["boosting", "extra_trees", "linear", "kernel"])

@@ -204,7 +204,7 @@ def _kernel(graph: Graph, model: KernelModel, x: str) -> str:
 
 
 def _boosting(graph: Graph, model: BoostedTrees, x: str) -> str:
-    return graph.node("Add", boosted_trees(model).sums(graph, x), model.start[None])
+    return graph.node("Add", boosted_trees(model).sums(graph, x), model.starts.mean(axis=0)[None])
 
 
 def _forests(graph: Graph, model: Forests, x: str) -> str:

@@ -8,7 +8,7 @@ the values of leaves are added up without rounding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,22 +96,10 @@ class Trees:
 
 
 def boosted_trees(model: BoostedTrees) -> Trees:
-    """Return the trees of a boosted model, splits before leaves; tree t adds to output t modulo their number."""
-    outputs, splits = len(model.start), model.leaves - 1
-    first_split, first_leaf = np.cumsum(splits) - splits, splits.sum() + np.cumsum(model.leaves) - model.leaves
-    of_split, of_leaf = np.repeat(first_split, splits), np.repeat(first_leaf, splits)
-    left, right = (np.where(child < 0, of_leaf + ~child, of_split + child) for child in (model.left, model.right))
-    ends, target = np.full(len(model.value), LEAF), np.arange(len(model.leaves)) % outputs
-    return Trees(
-        outputs,
-        np.where(splits > 0, first_split, first_leaf),
-        np.concatenate([model.feature, ends]),
-        np.concatenate([model.threshold, np.zeros(len(ends))]),
-        np.concatenate([left, ends]),
-        np.concatenate([right, ends]),
-        np.concatenate([np.zeros(len(left)), model.value]),
-        np.concatenate([np.repeat(target, splits), np.repeat(target, model.leaves)]),
-    )
+    """Return the trees of all folds of a boosted model; the leaves add up to the mean over folds."""
+    roots = [tree["tree_structure"] for booster in model.boosters for tree in booster.dump_model()["tree_info"]]
+    trees = _lightgbm_trees(roots, model.starts.shape[1])
+    return replace(trees, value=trees.value / model.folds, missing_left=None)  # encoded columns are never NaN
 
 
 def forest_trees(model: Forests, *, may_be_missing: bool = False) -> Trees:

@@ -1,6 +1,6 @@
 """Boosted trees by LightGBM, on the cross-entropy or on the cross-entropy plus the loss of a metric.
 
-The trees are kept as arrays: merged over folds, predicted by LightGBM, saved and restored.
+A fitted model holds LightGBM's boosters. It is saved as LightGBM's text, which is checked before LightGBM reads it.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -164,12 +164,15 @@ class Boosting(Family):
         )
         weight = held_out.get_weight()
         counted = float(held_out.num_data() if weight is None else np.asarray(weight).sum())
-        text = trees.model_to_string(num_iteration=trees.current_iteration())
-        return Candidates(partial(BoostedTrees.from_lightgbm, text, start), np.array(losses) * counted)
+        text = _tree_text(trees)  # what training needs is freed: as much memory as the rows, or more
+        select = partial(BoostedTrees.first_rounds, text, trees.num_feature(), start)
+        return Candidates(select, np.array(losses) * counted)
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Put the trees of all folds into one model."""
-        return BoostedTrees.mean([model for model in models if isinstance(model, BoostedTrees)])
+        trees = [model for model in models if isinstance(model, BoostedTrees)]
+        boosters = tuple(booster for model in trees for booster in model.boosters)
+        return BoostedTrees(np.concatenate([model.starts for model in trees]), boosters)
 
     def _dataset(
         self, rows: TrainingRows, start: Floats, reference: lightgbm.Dataset | None = None
@@ -212,199 +215,175 @@ class Boosting(Family):
 
 @dataclass(frozen=True)
 class BoostedTrees(FittedModel):
-    """Trees that are added up, and the logits that they start from.
-
-    The trees follow each other; of several logits, tree t belongs to logit t modulo their number. Within a tree, splits
-    and leaves are numbered from 0, and ``~leaf`` stands for a leaf in ``left`` and ``right``, as in LightGBM.
+    """The boosters of one or several folds, whose logits are averaged.
 
     Attributes:
-        start: The logits before any tree.
-        columns: The number of encoded columns.
-        leaves: The number of leaves of each tree; it has one split less.
-        feature: The column of each split.
-        threshold: Rows go left where the column is at most this.
-        left: What follows each split on the left.
-        right: What follows each split on the right.
-        value: The value of each leaf.
-        trees_of_folds: The number of trees of each fold; their sum is the number of trees.
+        starts: The logits before any tree, ``(folds, outputs)``.
+        boosters: The trees of each fold.
     """
 
-    start: Floats
-    columns: int
-    leaves: Integers
-    feature: Integers
-    threshold: NDArray[np.float32]
-    left: Integers
-    right: Integers
-    value: Floats
-    trees_of_folds: Integers
+    starts: Floats
+    boosters: tuple[lightgbm.Booster, ...]
+
+    @classmethod
+    def first_rounds(cls, text: str, columns: int, start: Floats, last: int) -> BoostedTrees:
+        """Return the trees up to a round.
+
+        Args:
+            text: The trees of all rounds in LightGBM's format.
+            columns: The number of encoded columns.
+            start: The logits before any tree.
+            last: The number of the last round, from 0 on.
+        """
+        trees = text.split("Tree=")[1 : (last + 1) * len(start) + 1]
+        text = "".join(f"Tree={tree}" for tree in trees)
+        return cls(np.asarray(start, dtype=np.float64)[None], (_read_booster(text, columns, len(start)),))
 
     @property
     def folds(self) -> int:
         """The number of folds."""
-        return len(self.trees_of_folds)
+        return len(self.boosters)
 
     def of_fold(self, fold: int) -> BoostedTrees:
-        """Return the trees of one fold, with the mean start of all folds."""
-        kept = np.repeat(np.arange(self.folds) == fold, self.trees_of_folds)
-        splits, leaves = np.repeat(kept, self.leaves - 1), np.repeat(kept, self.leaves)
-        of_splits = {name: getattr(self, name)[splits] for name in _OF_SPLITS}
-        return replace(
-            self,
-            leaves=self.leaves[kept],
-            value=self.value[leaves] * self.folds,
-            trees_of_folds=self.trees_of_folds[fold : fold + 1],
-            **of_splits,
-        )
-
-    @classmethod
-    def from_lightgbm(cls, text: str, start: Floats, last: int) -> BoostedTrees:
-        """Read the trees of LightGBM's text up to a round.
-
-        Args:
-            text: LightGBM's text.
-            start: The logits before any tree.
-            last: The number of the last round, from 0 on.
-        """
-        import lightgbm
-
-        booster = lightgbm.Booster(model_str=text)
-        trees = "\n".join(text.split("\nTree=")[1 : (last + 1) * len(start) + 1])
-
-        def numbers(name: str) -> Floats:
-            return np.array(" ".join(re.findall(f"^{name}=(.+)$", trees, re.MULTILINE)).split(), dtype=np.float64)
-
-        leaves = numbers("num_leaves").astype(np.int64)
-        model = cls(
-            np.asarray(start, dtype=np.float64),
-            booster.num_feature(),
-            leaves,
-            numbers("split_feature").astype(np.int64),
-            round_down(numbers("threshold")),
-            numbers("left_child").astype(np.int64),
-            numbers("right_child").astype(np.int64),
-            numbers("leaf_value"),
-            np.array([len(leaves)], dtype=np.int64),
-        )
-        vars(model)["_booster"] = booster  # so that the text is not written again
-        return model
-
-    @classmethod
-    def mean(cls, models: Sequence[BoostedTrees]) -> BoostedTrees:
-        """Return one model of all the trees, whose logits are the mean of the models' logits."""
-        joined = {
-            field.name: np.concatenate([getattr(model, field.name) for model in models]) for field in fields(cls)[2:]
-        }
-        joined["value"] = joined["value"] / len(models)
-        return cls(np.mean([model.start for model in models], axis=0), models[0].columns, **joined)
+        """Return the trees of one fold."""
+        part = slice(fold, fold + 1)
+        return BoostedTrees(self.starts[part], self.boosters[part])
 
     def logits(self, features: Features) -> Floats:
-        """Return the sum of the trees plus the start."""
-        return predict_in_parts(self._sums, features.encoded) + self.start
+        """Return the mean over folds of the sum of the trees plus the start."""
+        return predict_in_parts(self._sums, features.encoded) + self.starts.mean(axis=0)
 
     def _sums(self, x: NDArray[np.float32]) -> Floats:
-        rounds = len(self.leaves) // len(self.start)
-        sums = self._booster.predict(x, raw_score=True, num_threads=1, num_iteration=rounds)
-        return np.asarray(sums, dtype=np.float64).reshape(len(x), -1)
-
-    @cached_property
-    def _booster(self) -> lightgbm.Booster:
-        """The same trees in LightGBM, which predicts with them."""
-        import lightgbm
-
-        return lightgbm.Booster(model_str=self.lightgbm_text())
-
-    def lightgbm_text(self) -> str:
-        """Return the trees in LightGBM's text format, without the start."""
-        names = " ".join(f"Column_{column}" for column in range(self.columns))
-        outputs = len(self.start)
-        lines = ["tree", "version=v4", f"num_class={outputs}", f"num_tree_per_iteration={outputs}", "label_index=0"]
-        lines += [f"max_feature_idx={self.columns - 1}", f"feature_names={names}"]
-        lines += [f"feature_infos={' '.join(['none'] * self.columns)}", ""]
-        first_split = first_leaf = 0
-        for number, leaves in enumerate(self.leaves.tolist()):
-            splits, own_leaves = slice(first_split, first_split + leaves - 1), slice(first_leaf, first_leaf + leaves)
-            lines += [f"Tree={number}", f"num_leaves={leaves}", "num_cat=0"]
-            if leaves > 1:
-                lines += [
-                    f"split_feature={_text(self.feature[splits])}",
-                    f"threshold={_text(self.threshold[splits].astype(np.float64))}",
-                    f"decision_type={_text(np.zeros(leaves - 1, dtype=np.int64))}",
-                    f"left_child={_text(self.left[splits])}",
-                    f"right_child={_text(self.right[splits])}",
-                ]
-            lines += [f"leaf_value={_text(self.value[own_leaves])}", "is_linear=0", "shrinkage=1", "", ""]
-            first_split, first_leaf = splits.stop, own_leaves.stop
-        return "\n".join([*lines, "end of trees", ""])
+        sums = [booster.predict(x, raw_score=True, num_threads=1) for booster in self.boosters]
+        return np.mean(sums, axis=0, dtype=np.float64).reshape(len(x), -1)
 
     def state(self) -> ModelState:
-        """Return the trees as arrays."""
-        narrow = {name: getattr(self, name).astype(np.int32) for name in _INTEGERS}
-        kept = {name: getattr(self, name) for name in ("start", "threshold", "value")}
-        return ModelState("boosted_trees", arrays=kept | narrow)
+        """Return the starts, and the trees in LightGBM's text format."""
+        texts = [_tree_text(booster) for booster in self.boosters]
+        ends = np.cumsum([len(text) for text in texts])
+        return ModelState(
+            "boosted_trees",
+            arrays={
+                "starts": self.starts,
+                "ends": ends,
+                "text": np.frombuffer("".join(texts).encode(), np.uint8).copy(),
+            },
+        )
 
     @classmethod
     def restored(cls, state: ModelState, expected: Expected) -> BoostedTrees:
         """Return the trees of a state; every number that prediction follows is checked.
 
         Raises:
-            ModelFileError: The arrays are no trees for this table.
+            ModelFileError: The text holds no trees for this table.
         """
-        leaves = state.indices("leaves", None, 1, 2**31)
-        splits = int(leaves.sum()) - len(leaves)
-        model = cls(
-            state.array("start", "f", (expected.outputs,)).astype(np.float64),
-            expected.columns,
-            leaves,
-            state.indices("feature", splits, 0, expected.columns),
-            state.array("threshold", "f", (splits,)).astype(np.float32),
-            state.indices("left", splits, -(2**31), 2**31),
-            state.indices("right", splits, -(2**31), 2**31),
-            state.array("value", "f", (int(leaves.sum()),)).astype(np.float64),
-            state.indices("trees_of_folds", None, 0, len(leaves) + 1),
-        )
-        if model.trees_of_folds.sum() != len(leaves) or (model.trees_of_folds % expected.outputs).any():
-            raise ModelFileError(f"{state.kind}: the trees of the folds are not {len(leaves)} in all")
-        if len(leaves) % expected.outputs:
-            raise ModelFileError(f"{state.kind}: {len(leaves)} trees for {expected.outputs} logits")
-        model._check_children(state.kind)
-        return model
-
-    def _check_children(self, kind: str) -> None:
-        """Refuse trees in which a split is not followed by later splits and by leaves of the same tree, each once."""
-        splits = np.repeat(self.leaves - 1, self.leaves - 1)
-        first = np.repeat(np.cumsum(self.leaves - 1) - (self.leaves - 1), self.leaves - 1)
-        within = np.arange(len(splits)) - first
-        first_leaf = np.repeat(np.cumsum(self.leaves) - self.leaves, self.leaves - 1)
-        children = np.concatenate([self.left, self.right])
-        within, splits = np.tile(within, 2), np.tile(splits, 2)
-        is_leaf = children < 0
-        in_range = np.where(is_leaf, ~children <= splits, (children > within) & (children < splits))
-        if not in_range.all():
-            raise ModelFileError(f"{kind}: a split is followed by a split or leaf that is not in its tree")
-        followed = np.tile(first, 2)[~is_leaf] + children[~is_leaf]
-        reached = np.tile(first_leaf, 2)[is_leaf] + ~children[is_leaf]
-        if len(np.unique(followed)) != len(followed) or len(np.unique(reached)) != len(reached):
-            raise ModelFileError(f"{kind}: a split or leaf is reached in two ways")
+        starts = state.array("starts", "f", (None, expected.outputs)).astype(np.float64)
+        content = state.array("text", "i", (None,))
+        ends = state.indices("ends", len(starts), 1, len(content) + 1)
+        if (
+            content.dtype != np.uint8
+            or not len(ends)
+            or (np.diff(ends, prepend=0) < 1).any()
+            or ends[-1] != len(content)
+        ):
+            raise ModelFileError(f"{state.kind}: text and ends do not hold one text per fold")
+        boosters = []
+        for text in np.split(content, ends[:-1]):
+            trees = text.tobytes().decode("ascii", "replace")
+            _check_trees(trees, expected, state.kind)
+            boosters.append(_read_booster(trees, expected.columns, expected.outputs))
+        return cls(starts, tuple(boosters))
 
 
-_INTEGERS = ("leaves", "feature", "left", "right", "trees_of_folds")
-_OF_SPLITS = ("feature", "threshold", "left", "right")
+def _list_of(number: str) -> str:
+    return f"((?:{number}(?: {number})*)?)"
 
 
-def round_down(thresholds: Floats) -> NDArray[np.float32]:
-    """Return the largest numbers in single precision that are not above the thresholds.
+_WHOLE, _REAL = r"-?\d{1,9}", r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
+#: The lines of a tree that are stored, in LightGBM's order. Other lines do not matter for predictions.
+_LINES = {
+    "Tree": r"\d{1,9}",
+    "num_leaves": r"(\d{1,9})",
+    "num_cat": "0",
+    "split_feature": _list_of(_WHOLE),
+    "threshold": _list_of(_REAL),
+    "decision_type": _list_of(_WHOLE),
+    "left_child": _list_of(_WHOLE),
+    "right_child": _list_of(_WHOLE),
+    "leaf_value": _list_of(_REAL),
+    "is_linear": "0",
+    "shrinkage": _REAL,
+}
+_TREE = re.compile("".join(f"{name}={value}\n" for name, value in _LINES.items()) + "\n\n")
 
-    Columns are in single precision, so that they are at most the one exactly where they are at most the other.
 
-    >>> round_down(np.array([0.1, -0.1])).astype(float) <= [0.1, -0.1]
-    array([ True,  True])
+def _tree_text(booster: lightgbm.Booster) -> str:
+    """Return all trees in LightGBM's format, with the lines that predictions need."""
+    text = booster.model_to_string(num_iteration=-1)
+    lines = text[text.index("Tree=0") : text.index("end of trees")].split("\n")
+    return "\n".join(line for line in lines if not line or line.partition("=")[0] in _LINES)
+
+
+def _read_booster(trees: str, columns: int, outputs: int) -> lightgbm.Booster:
+    """Return the booster that has these trees."""
+    import lightgbm
+
+    header = {
+        "version": "v4",
+        "num_class": outputs,
+        "num_tree_per_iteration": outputs,
+        "label_index": 0,
+        "max_feature_idx": columns - 1,
+        "feature_names": " ".join(f"Column_{column}" for column in range(columns)),
+        "feature_infos": " ".join(["none"] * columns),
+    }
+    lines = "".join(f"{name}={value}\n" for name, value in header.items())
+    return lightgbm.Booster(model_str=f"tree\n{lines}\n{trees}end of trees\n")
+
+
+def _check_trees(text: str, expected: Expected, kind: str) -> None:
+    """Refuse text that would lead LightGBM out of its memory or never to a leaf.
+
+    Raises:
+        ModelFileError: The text holds other lines than those of trees, a split of a column that does not exist, or a
+            split that is not followed by later splits and by leaves of its tree, each once.
     """
-    with np.errstate(over="ignore"):  # rounded down to the largest number
-        rounded = thresholds.astype(np.float32)
-    above = rounded > thresholds
-    return np.where(above, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+    trees, end = [], 0
+    while tree := _TREE.match(text, end):
+        trees.append(tree.groups())
+        end = tree.end()
+    if end != len(text) or not trees or len(trees) % expected.outputs:
+        raise ModelFileError(f"{kind}: the text does not hold trees for {expected.outputs} logits")
+    numbers, *lists = zip(*trees, strict=True)
+    leaves = np.array(numbers, dtype=np.int64)
+    counts = [np.array([len(values.split()) for values in part]) for part in lists]
+    if not all(np.array_equal(count, leaves - 1) for count in counts[:-1]) or not np.array_equal(counts[-1], leaves):
+        raise ModelFileError(f"{kind}: a tree has more or fewer numbers than splits and leaves")
+    columns, thresholds, types, left, right, values = (
+        np.array(" ".join(part).split(), dtype=np.float64) for part in lists
+    )
+    if not (np.isfinite(thresholds).all() and np.isfinite(values).all()):
+        raise ModelFileError(f"{kind}: the text has numbers that are not finite")
+    if not ((columns >= 0) & (columns < expected.columns)).all():
+        raise ModelFileError(f"{kind}: a tree splits a column that does not exist")
+    if not np.isin(types, (0, 2)).all():
+        raise ModelFileError(f"{kind}: a split is not one of numbers")
+    _check_children(leaves, left.astype(np.int64), right.astype(np.int64), kind)
 
 
-def _text(numbers: NDArray[np.generic]) -> str:
-    return " ".join(map(repr, numbers.tolist()))
+def _check_children(leaves: Integers, left: Integers, right: Integers, kind: str) -> None:
+    """Refuse trees in which a split is not followed by later splits and by leaves of the same tree, each once."""
+    splits = np.repeat(leaves - 1, leaves - 1)
+    first = np.repeat(np.cumsum(leaves - 1) - (leaves - 1), leaves - 1)
+    within = np.arange(len(splits)) - first
+    first_leaf = np.repeat(np.cumsum(leaves) - leaves, leaves - 1)
+    children = np.concatenate([left, right])
+    within, splits = np.tile(within, 2), np.tile(splits, 2)
+    is_leaf = children < 0
+    in_range = np.where(is_leaf, ~children <= splits, (children > within) & (children < splits))
+    if not in_range.all():
+        raise ModelFileError(f"{kind}: a split is followed by a split or leaf that is not in its tree")
+    followed = np.tile(first, 2)[~is_leaf] + children[~is_leaf]
+    reached = np.tile(first_leaf, 2)[is_leaf] + ~children[is_leaf]
+    if len(np.unique(followed)) != len(followed) or len(np.unique(reached)) != len(reached):
+        raise ModelFileError(f"{kind}: a split or leaf is reached in two ways")

@@ -14,7 +14,6 @@ from sklearn.tree import ExtraTreeClassifier
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
 from metricfit.errors import ModelFileError
-from metricfit.tabular.families.boosting import round_down
 from metricfit.tabular.families.family import (
     Deadline,
     Expected,
@@ -98,7 +97,7 @@ class Forests(FittedModel):
             "feature": _narrow(np.where(inner, feature, -1)),
             "left": _narrow(left[inner]),
             "right": _narrow(right[inner]),
-            "threshold": round_down(threshold[inner]),
+            "threshold": _round_down(threshold[inner]),
             "share": _narrow(share.ravel()),
             "shares": shares,
         }
@@ -206,3 +205,17 @@ def _narrow(numbers: NDArray[np.integer]) -> NDArray[np.integer]:
     """Return whole numbers in the smallest type of at least 16 bits that holds them."""
     most = int(numbers.max(initial=0))
     return numbers.astype(np.int16 if most < 2**15 else np.int32)
+
+
+def _round_down(thresholds: Floats) -> NDArray[np.float32]:
+    """Return the largest numbers in single precision that are not above the thresholds.
+
+    Columns are in single precision, so rows go the same way at both.
+
+    >>> _round_down(np.array([0.1, -0.1])).astype(float) <= [0.1, -0.1]
+    array([ True,  True])
+    """
+    with np.errstate(over="ignore"):  # rounded down to the largest number
+        rounded = thresholds.astype(np.float32)
+    above = rounded > thresholds
+    return np.where(above, np.nextafter(rounded, np.float32(-np.inf)), rounded)
