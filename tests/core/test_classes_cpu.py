@@ -17,7 +17,7 @@ every_layout = pytest.mark.parametrize("layout", [ROWS, PIXELS, IMAGES], ids=["r
 
 @pytest.fixture(params=[2**18, 20], ids=["at once", "blocks"])
 def any_block(request, monkeypatch):
-    monkeypatch.setitem(soft_classes.BLOCK, "cpu", request.param)
+    monkeypatch.setattr(soft_classes, "BLOCK", request.param)
 
 
 @every_step
@@ -61,7 +61,7 @@ def test_more_classes_than_are_compared_in_turn(step, any_block, naive):
 @pytest.mark.parametrize("step", [steps.Linear(0.2), steps.Identity()], ids=repr)
 def test_blocks_of_several_threads(step, naive, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setitem(soft_classes.BLOCK, "cpu", 20)
+    monkeypatch.setattr(soft_classes, "BLOCK", 20)
     x, y, w = make(PIXELS, (5, 4, 9))
     assert 20 < soft_classes.block_size(x, PIXELS, StepAt(step.kind, step.number, None)) < x.numel()
     compare(classes, naive, x, y, w, step, PIXELS)
@@ -70,7 +70,7 @@ def test_blocks_of_several_threads(step, naive, monkeypatch):
 @pytest.mark.parametrize("layout", [PIXELS, IMAGES], ids=["pixels", "images"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 def test_probabilities_of_identity_are_kept_for_the_gradient(layout, weighted, monkeypatch):
-    monkeypatch.setitem(soft_classes.BLOCK, "cpu", 80)  # two images
+    monkeypatch.setattr(soft_classes, "BLOCK", 80)  # two images
     x, y, w = make(layout, (5, 4, 9))
     w, at = w if weighted else None, StepAt("identity", 0, 0.5)
     logits = x.clone().requires_grad_()

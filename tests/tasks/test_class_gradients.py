@@ -39,7 +39,7 @@ def test_counts_by_finite_differences(smooth_step, threshold):
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_any_gradient_of_the_counts_in_any_blocks(any_step, shape, block, weighted, threshold, twin, monkeypatch):
     if block is not None:
-        monkeypatch.setitem(soft_classes.BLOCK, "cpu", block)
+        monkeypatch.setattr(soft_classes, "BLOCK", block)
     given = twins.make("multiclass", 7 if not shape else 3, shape=shape)
     weight, directions = given.weight if weighted else None, random_directions()
     x = given.logits.clone().requires_grad_()
@@ -59,7 +59,7 @@ def test_any_gradient_of_the_counts_in_any_blocks(any_step, shape, block, weight
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3, 2)], ids=["images", "volumes"])
 def test_counts_per_image_are_those_of_each_image_alone(any_step, shape, block, twin, monkeypatch):
     if block is not None:
-        monkeypatch.setitem(soft_classes.BLOCK, "cpu", block)
+        monkeypatch.setattr(soft_classes, "BLOCK", block)
     given = twins.make("multiclass", 5, shape=shape)
     x = given.logits.clone().requires_grad_()
     counts = torch.stack(tuple(Counts.soft(x, given.target, step=any_step, weight=given.weight, per_image=True)))
@@ -76,7 +76,7 @@ def test_counts_per_image_are_those_of_each_image_alone(any_step, shape, block, 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_blocks_of_the_usual_size(dtype, twin):
     given = twins.make("multiclass", 60, c=10_007, dtype=dtype, seed=5)  # 60 x 10,007 is more than a block
-    assert given.logits.numel() > soft_classes.BLOCK["cpu"]
+    assert given.logits.numel() > soft_classes.BLOCK
     x = given.logits.requires_grad_()
     value = MetricLoss("f1", average="weighted")(x, given.target, weight=given.weight)
     value.backward()

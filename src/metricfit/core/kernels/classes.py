@@ -11,9 +11,10 @@ are stacked, ``(4, ..., c)``, or per image ``(4, ..., images, c)``.
 
 The gradient with respect to h_k is r_k = (G_k - sum_j G_j h_j/s)/s, where G_k is w (g_fp - g_tn)_k, or w (g_tp -
 g_fn)_k for the true class. With respect to p_k it is r_k step'(p_k), plus half of sum_j r_j dstep(p_j)/dt for the two
-largest; the backward pass of the softmax does the rest. Forward and backward process the
-samples in blocks, so that intermediate results stay in the cache, and no confusion matrix is built. Nothing of size
-samples x classes is kept in between, but for Identity on the CPU (``keeps_probabilities``).
+largest; the backward pass of the softmax does the rest. On the CPU forward and backward process the samples in blocks,
+so that intermediate results stay in the cache. No confusion matrix is built, and nothing of size samples x classes is
+kept in between, but for Identity on the CPU (``keeps_probabilities``). Other devices than the CPU and CUDA take plain
+operations, and so does a gradient that is differentiated again.
 
 A compiler cannot find the two largest probabilities and the counts in one pass by itself, so that on a CUDA device the
 Triton kernels are much faster than what it makes of plain operations. Under ``vmap`` and ``grad`` of torch.func it gets
@@ -24,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -42,15 +42,13 @@ from metricfit.core.kernels.soft_classes import (
     keeps_images,
     move_inside,
     sum_decisions,
-    top_two,
 )
-from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
 from metricfit.core.steps import Identity, Step, closed_form, is_unchanged
-from metricfit.core.tensor_numerics import differentiates_forward, exact_dtype, has_storage, is_transformed, leading
+from metricfit.core.tensor_numerics import differentiates_forward, full_precision, has_storage, is_transformed, leading
 
 #: Up to this number of logits the probabilities may be kept for the gradient.
 KEPT = 2**23
-#: The largest number of classes of Triton's programs; more take plain operations in blocks.
+#: The largest number of classes of Triton's programs; more take plain operations.
 MOST_CLASSES = 2048
 
 
@@ -87,15 +85,19 @@ def class_counts(
         closed = None  # with a fixed threshold a steep step, and then s, can be 0 for all classes of a sample
     # The kernels differentiate with respect to the logits only.
     plain = (weight is not None and weight.requires_grad) or target.is_floating_point()
-    plain = (
-        plain or differentiates_forward() or (torch.compiler.is_compiling() and not handles_compiled(logits, layout))
-    )
+    compiles = torch.compiler.is_compiling()
+    has_kernel = handles_compiled(logits, layout) if compiles else logits.is_cpu or takes_triton(logits, layout)
+    plain = plain or differentiates_forward() or not has_kernel
     if closed is None or isinstance(threshold, Tensor) or plain:
         return sum_decisions(decisions(logits, step, threshold, layout), target, weight, layout)
     step_at = StepAt(closed.kind, closed.number, threshold)
-    if torch.compiler.is_compiling():
+    if compiles:
         return compiled_counts(logits, target, weight, step_at, layout)
     return closed_class_counts(logits, target, weight, step_at, layout)
+
+
+def _plain_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
+    return sum_decisions(decisions(logits, step, step.threshold, layout), target, weight, layout)
 
 
 def closed_class_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
@@ -122,7 +124,7 @@ class _ClassCounts(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor | None]) -> None:
-        logits, target, weight, *ctx.settings, _ = inputs
+        logits, target, weight, ctx.step, ctx.layout, _ = inputs
         p = output[1]
         if p is not None:
             ctx.mark_non_differentiable(p)
@@ -134,8 +136,12 @@ class _ClassCounts(torch.autograd.Function):
         if grad is None:
             return None, None, None, None, None, None
         logits, target, weight, p = ctx.saved_tensors
-        plain = torch.is_grad_enabled() or not has_storage(grad)
-        of_logits = gradient(logits, target, weight, grad, *ctx.settings, plain=plain, p=p)
+        if torch.is_grad_enabled() or not has_storage(grad):  # this backward is itself differentiated, or vmapped
+            with torch.enable_grad():
+                stacked = _plain_counts(logits, target, weight, ctx.step, ctx.layout)
+            (of_logits,) = torch.autograd.grad(stacked, logits, grad, create_graph=True)
+        else:
+            of_logits = gradient(logits, target, weight, grad, ctx.step, ctx.layout, p)
         return of_logits, None, None, None, None, None
 
     @staticmethod
@@ -156,18 +162,17 @@ def counts(
     """Return the counts ``(4, ..., c)``; ``p``, what is kept for ``gradient``, is filled."""
     if takes_triton(logits, layout):
         return _programs().counts(logits, target, weight, step, layout, p)
-    of_block, size = _counts, block_size(logits, layout, step)
-    if logits.device.type == "cpu":
-        arrays = 3 + (weight is not None and step.kind == "identity") - (p is not None)
-        of_block = partial(classes_cpu.counts, scratch=classes_cpu.make_scratch(logits, layout, size, arrays))
+    size = block_size(logits, layout, step)
+    arrays = 3 + (weight is not None and step.kind == "identity") - (p is not None)
+    scratch = classes_cpu.make_scratch(logits, layout, size, arrays)
     if not in_blocks(logits, layout, size):
-        return of_block(logits, target, weight, step, layout, **_part(p, ...))
+        return classes_cpu.counts(logits, target, weight, step, layout, scratch, p)
     lead = logits.shape[:1] if keeps_images(logits, layout) else ()
-    total = logits.new_zeros(4, *lead, logits.shape[layout.class_axis], dtype=exact_dtype(logits.device))
-    with torch.autocast(logits.device.type, enabled=False):
+    total = logits.new_zeros(4, *lead, logits.shape[layout.class_axis], dtype=torch.float64)
+    with full_precision(logits.device):
         for block, x, y, w in blocks(logits, target, weight, layout, size):
             block_total = total[:, block[0]] if lead else total
-            block_total += of_block(x, y, w, step, layout, **_part(p, block))
+            block_total += classes_cpu.counts(x, y, w, step, layout, scratch, None if p is None else p[block])
     return total.to(logits.dtype)
 
 
@@ -178,29 +183,24 @@ def gradient(
     grad: Tensor,
     step: StepAt,
     layout: Layout,
-    *,
-    plain: bool = False,
     p: Tensor | None = None,
 ) -> Tensor:
-    """Return the gradient of the logits from that of the counts; ``plain`` if it will be differentiated or vmapped."""
-    if not plain and takes_triton(logits, layout):
+    """Return the gradient of the logits from that of the counts."""
+    if takes_triton(logits, layout):
         return _programs().gradient(logits, target, weight, grad, step, layout, p)
     for axis in sorted(layout.sample_axes, reverse=True):
         grad = grad.unsqueeze(axis)
-    if plain:
-        return _gradient(logits, target, weight, grad, step, layout)
-    write, size = _write_gradient, block_size(logits, layout, step)
-    if logits.device.type == "cpu":
-        arrays = int(p is None) if step.kind == "identity" else 3 if is_lean(step) else 2
-        write = partial(classes_cpu.write_gradient, scratch=classes_cpu.make_scratch(logits, layout, size, arrays))
+    size = block_size(logits, layout, step)
+    arrays = int(p is None) if step.kind == "identity" else 3 if is_lean(step) else 2
+    scratch = classes_cpu.make_scratch(logits, layout, size, arrays)
     result, per_image = torch.empty_like(logits), keeps_images(logits, layout)
     if not in_blocks(logits, layout, size):
-        write(logits, target, weight, grad, step, layout, result, **_part(p, ...))
+        classes_cpu.write_gradient(logits, target, weight, grad, step, layout, result, scratch, p)
         return result
-    with torch.autocast(logits.device.type, enabled=False):
+    with full_precision(logits.device):
         for block, x, y, w in blocks(logits, target, weight, layout, size):
-            of_counts = grad[:, block[0]] if per_image else grad
-            write(x, y, w, of_counts, step, layout, result[block], **_part(p, block))
+            of_counts, kept = grad[:, block[0]] if per_image else grad, None if p is None else p[block]
+            classes_cpu.write_gradient(x, y, w, of_counts, step, layout, result[block], scratch, kept)
     return result
 
 
@@ -227,59 +227,6 @@ def keeps_probabilities(logits: Tensor, step: StepAt, layout: Layout) -> bool:
         and logits.requires_grad
         and not is_transformed()
     )
-
-
-def _part(p: Tensor | None, block: Any) -> dict[str, Tensor]:
-    return {} if p is None else {"p": p[block]}
-
-
-def _counts(x: Tensor, y: Tensor, w: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
-    p, t, _ = _probabilities(x, step.threshold, layout.class_axis)
-    t, u = both_ends(t, p.dtype)
-    mass = VALUE[step.kind](p, 1 - p, t, u, step.number)
-    return sum_decisions(mass / mass.sum(layout.class_axis, keepdim=True), y, w, layout)
-
-
-def _write_gradient(
-    x: Tensor, y: Tensor, w: Tensor | None, grad: Tensor, step: StepAt, layout: Layout, result: Tensor
-) -> None:
-    result.copy_(_gradient(x, y, w, grad, step, layout))
-
-
-def _gradient(
-    x: Tensor,
-    y: Tensor,
-    w: Tensor | None,
-    grad: Tensor,
-    step: StepAt,
-    layout: Layout,
-) -> Tensor:
-    """Return the gradient of the logits for any step. ``grad`` has axes of length 1 for the samples."""
-    axis = layout.class_axis
-    p, t, top = _probabilities(x, step.threshold, axis)
-    t, u = both_ends(t, p.dtype)
-    arguments = p, 1 - p, t, u, step.number
-    mass = VALUE[step.kind](*arguments)
-    total = mass.sum(axis, keepdim=True)
-    true = torch.zeros_like(p).scatter(axis, y.unsqueeze(axis), 1.0)
-    of_decided = (grad[1] - grad[3]) * (1 - true) + (grad[0] - grad[2]) * true
-    if w is not None:
-        of_decided = of_decided * w.unsqueeze(axis)
-    of_mass = (of_decided - (of_decided * mass).sum(axis, keepdim=True) / total) / total
-    of_p = of_mass * SLOPE[step.kind](*arguments)
-    if top is not None:
-        of_threshold = (of_mass * THRESHOLD_SLOPE[step.kind](*arguments)).sum(axis, keepdim=True)
-        of_p = of_p.scatter_add(axis, top, (of_threshold / 2).expand(top.shape))
-    return p * (of_p - (p * of_p).sum(axis, keepdim=True))
-
-
-def _probabilities(x: Tensor, threshold: float | None, axis: int) -> tuple[Tensor, Any, Tensor | None]:
-    """Return the softmax, the threshold, and for a dynamic one the classes of the two largest probabilities."""
-    p = torch.softmax(x, axis)
-    if threshold is not None:
-        return p, threshold, None
-    top = top_two(p, axis)
-    return p, p.gather(axis, top).mean(axis, keepdim=True), top
 
 
 def handles_compiled(logits: Tensor, layout: Layout) -> bool:

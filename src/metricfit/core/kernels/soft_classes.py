@@ -12,11 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from metricfit.core.step_formulas import VALUE, Threshold, both_ends
 from metricfit.core.steps import Step, StraightThrough, is_unchanged
 from metricfit.core.tensor_numerics import SMALLEST_DIVISOR
 
-#: Number of logits per block, by type of device; on the CPU for one thread.
-BLOCK = {"cpu": 2**18, "cuda": 2**26}
+#: Number of logits per block on one thread.
+BLOCK = 2**18
 
 #: Fixed thresholds are moved to at least this distance from 0 and 1. The decisions of a sample are divided by their
 #: sum, so nearer thresholds would change only the slopes, which would then overflow in float32.
@@ -37,6 +38,10 @@ class StepAt(NamedTuple):
     number: float
     threshold: float | None
 
+    def __call__(self, p: Tensor, threshold: Threshold) -> Tensor:
+        """Return the soft decisions, as the step itself does."""
+        return VALUE[self.kind](p, 1 - p, *both_ends(threshold, p.dtype), self.number)
+
 
 def keeps_images(logits: Tensor, layout: Layout) -> bool:
     """Return whether counts are per image, so that the axis of images is kept."""
@@ -49,8 +54,8 @@ def block_size(logits: Tensor, layout: Layout, step: StepAt) -> int:
     It is doubled for rows of many classes, which have few samples. On several threads, which every operation has to
     start and to wait for, it is larger for the steps whose kernels need little memory.
     """
-    size = BLOCK.get(logits.device.type, BLOCK["cpu"])
-    if logits.device.type == "cpu" and is_lean(step) and torch.get_num_threads() > 1:
+    size = BLOCK
+    if is_lean(step) and torch.get_num_threads() > 1:
         size *= 4 if step.kind == "identity" else 2
     return 2 * size if layout.class_axis == -1 and logits.shape[-1] >= 64 else size
 
@@ -91,10 +96,10 @@ def blocks(
             yield block, logits[block], target[samples], None if weight is None else weight[samples]
 
 
-def decisions(logits: Tensor, step: Step, threshold: float | Tensor | None, layout: Layout) -> Tensor:
+def decisions(logits: Tensor, step: Step | StepAt, threshold: float | Tensor | None, layout: Layout) -> Tensor:
     """Return the soft decisions of each sample, which sum to 1 over the classes, in plain operations."""
     axis, threshold = layout.class_axis, move_inside(threshold)
-    if is_unchanged(step, StraightThrough):
+    if isinstance(step, Step) and is_unchanged(step, StraightThrough):
         soft = decisions(logits, step.step, threshold, layout)
         return hard_decisions(logits, layout, soft.dtype) + (soft - soft.detach())
     p = torch.softmax(logits, axis)
