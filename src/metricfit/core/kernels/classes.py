@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -137,9 +138,8 @@ class _ClassCounts(torch.autograd.Function):
             return None, None, None, None, None, None
         logits, target, weight, p = ctx.saved_tensors
         if torch.is_grad_enabled() or not has_storage(grad):  # this backward is itself differentiated, or vmapped
-            with torch.enable_grad():
-                stacked = _plain_counts(logits, target, weight, ctx.step, ctx.layout)
-            (of_logits,) = torch.autograd.grad(stacked, logits, grad, create_graph=True)
+            plain = partial(_plain_counts, target=target, weight=weight, step=ctx.step, layout=ctx.layout)
+            (of_logits,) = torch.func.vjp(plain, logits)[1](grad)
         else:
             of_logits = gradient(logits, target, weight, grad, ctx.step, ctx.layout, p)
         return of_logits, None, None, None, None, None
