@@ -1,1 +1,1 @@
-"""From a table of any columns to the numbers that a network takes."""
+"""Encoding of tables: columns of any type become columns of numbers that all families can learn from."""

@@ -1,7 +1,7 @@
-"""Kinds of columns, and how each becomes numbers.
+"""Encoders for one column of a table: numbers, categories, dates and free text.
 
-skrub finds the kind of a column and the format of its dates. Its fitted encoders are not kept, because they can only be
-stored with pickle. What a column has learned here is plain data, which JSON and safetensors hold.
+skrub detects the type of a column and the format of its dates. The encoders are our own, because those of skrub can be
+stored with pickle only. Ours are described by JSON values and arrays.
 """
 
 from __future__ import annotations
@@ -19,65 +19,58 @@ from metricfit.errors import InvalidValueError, MetricfitError, quote
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 
-#: Words that stand for a missing entry in text, in lower case; those of skrub.
+#: Words that mean a missing value in a column of text, in lower case. skrub uses the same list.
 MISSING = frozenset({"", "null", "none", "nan", "-nan", "na", "n/a", "<na>", "#na", "#n/a", "#n/a n/a", "?", "..."})
 MISSING |= {"1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 YES_NO = {"true": 1.0, "false": 0.0}
 TEXT_BUCKETS = 4096
 TEXT_COMPONENTS = 30
-#: Text is a category of many values, and not free text, if it has at most this many values, and each of them occurs at
-#: least this often on average.
+#: A column of text holds categories, and not free text, if it has at most this many distinct values, and if a value
+#: occurs at least this often on average.
 MOST_KNOWN_TEXTS, FEWEST_REPEATS = 10_000, 2
 
 
 class Column(ABC):
-    """A column of a table that is encoded as one or more columns of numbers; NaN is a missing value."""
+    """The encoder of one column. It returns one or more columns of numbers, in which NaN is a missing value."""
 
     kind: ClassVar[str]
-    #: Whether the encoded columns keep their relative sizes when they are scaled.
+    #: Whether all encoded columns are scaled by the same number, which keeps their relative sizes.
     shares_scale: ClassVar[bool] = False
-    #: The attributes that ``fit`` sets: those that JSON holds, and arrays.
+    #: Names of the attributes that ``fit`` sets: values for JSON, and arrays.
     state_names: ClassVar[tuple[str, ...]] = ()
     array_names: ClassVar[tuple[str, ...]] = ()
 
     def fit(self, column: Any) -> Column:
-        """Learn from the training rows.
-
-        Args:
-            column: The entries of the training rows.
-
-        Returns:
-            This object.
-        """
+        """Learn the encoding from the entries of the training rows."""
         return self
 
     @abstractmethod
     def encode_distinct(self, column: Any) -> tuple[NDArray[np.int64] | None, Floats]:
-        """Encode the distinct entries of a column.
+        """Encode each distinct entry once, which is fast for columns in which entries repeat.
 
         Args:
-            column: The entries.
+            column: The entries, one per row of the table.
 
         Returns:
-            For each row the position of its entry among the distinct ones, and the numbers of these, ``(d, k)``. The
-            positions are None if there is one row of numbers per entry.
+            The positions and the numbers. Row i of the table is encoded as ``numbers[positions[i]]``. If the positions
+            are None, it is encoded as ``numbers[i]``.
         """
 
     def transform(self, column: Any) -> Floats:
-        """Encode a column as numbers ``(n, k)``."""
+        """Return the encoded columns ``(n, k)``."""
         positions, numbers = self.encode_distinct(column)
         return numbers if positions is None else numbers[positions]
 
     def state(self) -> dict[str, Any]:
-        """Return what was learned, in values that JSON can hold."""
+        """Return the learned values that are stored as JSON."""
         return {name: getattr(self, name) for name in self.state_names}
 
     def arrays(self) -> Arrays:
-        """Return the arrays that were learned."""
+        """Return the learned arrays."""
         return {name: getattr(self, name) for name in self.array_names}
 
     def restore(self, state: dict[str, Any], arrays: Arrays) -> Column:
-        """Set what ``state`` and ``arrays`` returned."""
+        """Set the learned attributes to what ``state`` and ``arrays`` returned."""
         for name in self.state_names:
             setattr(self, name, state[name])
         for name in self.array_names:
@@ -86,16 +79,16 @@ class Column(ABC):
 
 
 class Number(Column):
-    """A number, true or false, a duration in seconds, or text that can be read as a number or as true or false.
+    """Numbers, booleans, durations in seconds, and text that can be read as a number or a boolean.
 
-    Words such as "n/a" are missing values. Other text is refused, because treating it as missing would silently change
-    the predictions.
+    Words such as "n/a" are missing values. Other text is refused: if it counted as missing, predictions would change
+    without notice.
     """
 
     kind = "number"
 
     def encode_distinct(self, column: Any) -> tuple[NDArray[np.int64] | None, Floats]:
-        """Encode the column as one column of numbers, one row per entry."""
+        """Return one column of numbers with one row per entry."""
         column = plain_column(column)
         if pd.api.types.is_timedelta64_dtype(column):
             return None, np.asarray(column.dt.total_seconds(), dtype=np.float64)[:, None]
@@ -104,7 +97,7 @@ class Number(Column):
         entries = column.astype(object)
         try:
             numbers = pd.to_numeric(entries, errors="coerce")
-        except OverflowError:  # an integer that no float can hold
+        except OverflowError:  # an integer is too large for a float
             raise NotANumber(quote(max((entry for entry in entries if isinstance(entry, int)), key=abs))) from None
         values: Floats = numbers.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
         for row in np.flatnonzero(np.isnan(values) & column.notna().to_numpy()):
@@ -113,9 +106,9 @@ class Number(Column):
 
 
 class Category(Column):
-    """A category: one 0/1 column per value seen in training, or one column for two values.
+    """Categories, encoded as one 0/1 column per value of the training rows, or as one column if there are two values.
 
-    A missing entry is a value too. Unknown values are encoded as zeros.
+    A missing entry is a value of its own. Values that did not occur in training are encoded as zeros.
     """
 
     kind = "category"
@@ -125,14 +118,14 @@ class Category(Column):
         self.categories: list[str | None] = []
 
     def fit(self, column: Any) -> Category:
-        """Learn the values; None is a missing entry."""
+        """Learn the values. None stands for a missing entry."""
         texts = set(as_text(column))
         missing: list[str | None] = [None] if None in texts else []
         self.categories = [*sorted(text for text in texts if text is not None), *missing]
         return self
 
     def encode_distinct(self, column: Any) -> tuple[NDArray[np.int64] | None, Floats]:
-        """Encode the distinct texts as 0/1 columns."""
+        """Return the 0/1 columns of each distinct value."""
         number = {category: index for index, category in enumerate(self.categories)}
         positions, texts = distinct_texts(column)
         codes = np.array([number.get(text, -1) for text in texts], dtype=np.int64)
@@ -141,10 +134,10 @@ class Category(Column):
 
 
 class Date(Column):
-    """A point in time: the days since 1970, the month, the day of the month and of the week, and the hour.
+    """Dates and times, encoded as days since 1970, month, day of the month, day of the week and hour.
 
     Args:
-        format: The format of text, as ``strptime`` takes it; None for columns of dates and for ISO 8601.
+        format: The format of dates in text, as in ``strptime``. None is for dates of pandas and for ISO 8601.
     """
 
     kind = "date"
@@ -154,14 +147,14 @@ class Date(Column):
         self.format = format
 
     def encode_distinct(self, column: Any) -> tuple[NDArray[np.int64] | None, Floats]:
-        """Encode the column as five columns, one row per entry."""
+        """Return five columns with one row per entry."""
         time = self._read_times(column)
         days = _seconds_since_1970(time) / 86400
         parts = [days, time.dt.month, time.dt.day, time.dt.day_of_week, time.dt.hour]
         return None, np.stack([part.to_numpy(dtype=np.float64, na_value=np.nan) for part in parts], axis=1)
 
     def seconds(self, column: Any) -> Floats:
-        """Return the seconds since 1970 in UTC, ``(n,)``, from which the encoded columns follow."""
+        """Return the seconds since 1970 in UTC, ``(n,)``. Exported models compute the five columns from them."""
         times = _seconds_since_1970(self._read_times(column))
         return np.asarray(times.to_numpy(dtype=np.float64, na_value=np.nan))
 
@@ -172,11 +165,11 @@ class Date(Column):
 
 
 class Text(Column):
-    """Free text: its 3-grams and 4-grams of characters, weighted by rarity and projected on their main directions.
+    """Free text: TF-IDF weights of 3-grams and 4-grams of characters, reduced to 30 columns by a truncated SVD.
 
-    skrub's StringEncoder does the same with a vocabulary. Here the n-grams are hashed, so that only two arrays have to
-    be kept. The values of a category of many values, such as names of countries or tail numbers of aircraft, are kept
-    too, because exported models look them up (``metricfit.export``).
+    skrub's StringEncoder computes the same from a vocabulary. Here the n-grams are hashed, so that only two arrays are
+    stored. If the column holds categories, such as names of countries, their list is stored too: exported models encode
+    text by looking it up in this list.
     """
 
     kind = "text"
@@ -190,7 +183,7 @@ class Text(Column):
         self.categories: list[str] = []
 
     def fit(self, column: Any) -> Text:
-        """Learn how rare each n-gram is, and the directions."""
+        """Learn the weight of each n-gram and the directions of the SVD."""
         from sklearn.decomposition import TruncatedSVD
         from sklearn.preprocessing import normalize
 
@@ -205,7 +198,7 @@ class Text(Column):
         return self
 
     def encode_distinct(self, column: Any) -> tuple[NDArray[np.int64] | None, Floats]:
-        """Encode the distinct texts as one column per direction; a missing text is 0."""
+        """Return one column per direction for each distinct text. A missing text is encoded as zeros."""
         from sklearn.preprocessing import normalize
 
         positions, texts = distinct_texts(column)
@@ -226,7 +219,11 @@ def _count_ngrams(texts: list[str | None]) -> Any:
 
 
 def are_categories(rows: int, values: int) -> bool:
-    """Return whether a column of text with this many different values is a category of many values, not free text.
+    """Return whether a column of text holds categories, and not free text.
+
+    Args:
+        rows: Number of rows.
+        values: Number of distinct values.
 
     >>> are_categories(24_000, 2_000), are_categories(4_000, 3_990)
     (True, False)
@@ -235,11 +232,11 @@ def are_categories(rows: int, values: int) -> bool:
 
 
 class NotANumber(MetricfitError, ValueError):
-    """An entry of a column of numbers that cannot be read as a number."""
+    """An entry in a column of numbers cannot be read as a number."""
 
 
 def _read_number(entry: Any) -> float:
-    """Read an entry that pandas cannot read as a number; NaN for a word that stands for a missing entry.
+    """Read an entry that pandas does not read as a number. Words that mean a missing value become NaN.
 
     >>> _read_number("True"), _read_number("1_000"), _read_number("n/a")
     (1.0, 1000.0, nan)
@@ -256,12 +253,12 @@ def _read_number(entry: Any) -> float:
 
 
 def plain_column(column: Any) -> Any:
-    """Convert a column to a type that skrub and the kinds of columns know.
+    """Convert a column to a type that skrub and the encoders support.
 
     Periods become the times at which they begin. Dates and durations of Arrow become those of pandas.
 
     Raises:
-        InvalidValueError: The column holds complex numbers, or several values per cell.
+        InvalidValueError: The column holds complex numbers, or cells with several values.
 
     >>> plain_column(pd.Series(pd.period_range("2024-01", periods=2, freq="M"))).astype(str).tolist()
     ['2024-01-01', '2024-02-01']
@@ -277,7 +274,7 @@ def plain_column(column: Any) -> Any:
     inferred = pd.api.types.infer_dtype(column, skipna=True) if pd.api.types.is_object_dtype(column) else None
     if inferred == "mixed":
         _check_single_values(column)
-    if inferred in ("timedelta", "timedelta64"):  # durations and periods that are stored as objects
+    if inferred in ("timedelta", "timedelta64"):  # a column of type object that holds durations
         return pd.to_timedelta(column)
     if inferred != "period":
         return column
@@ -286,7 +283,7 @@ def plain_column(column: Any) -> Any:
 
 
 def _without_arrow(column: Any) -> Any:
-    """Convert a column of Arrow whose type pandas handles less well than its usual types."""
+    """Convert dates, durations and nested values of Arrow to the types that pandas handles best."""
     import pyarrow as pa
 
     arrow = column.dtype.pyarrow_dtype
@@ -311,7 +308,7 @@ def _seconds_since_1970(time: Any) -> Any:
 
 
 def distinct_texts(column: Any) -> tuple[NDArray[np.int64], list[str | None]]:
-    """Return the position of each entry among the distinct texts, and these texts; None is a missing entry.
+    """Return the position of each entry in the list of distinct texts, and this list; None is a missing entry.
 
     >>> distinct_texts(pd.Series(["b", None, "b", "a"]))
     (array([0, 2, 0, 1]), ['b', 'a', None])
@@ -325,9 +322,9 @@ def distinct_texts(column: Any) -> tuple[NDArray[np.int64], list[str | None]]:
 
 
 def as_text(column: Any) -> list[str | None]:
-    """Return the entries as text, None where they are missing.
+    """Return the entries as text, and None for missing ones.
 
-    1.0 becomes "1", because the same column without missing entries would hold the integer 1.
+    1.0 becomes "1": a column of integers turns into one of floats as soon as it has a missing entry.
     """
     return [
         None

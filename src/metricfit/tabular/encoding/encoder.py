@@ -1,8 +1,4 @@
-"""Encoding of a table as numbers for models, learned from the training rows.
-
-Columns become numbers (``columns``), and the numbers are scaled. The clip is smooth,
-so that it keeps the order of extreme values.
-"""
+"""The encoder of a whole table: each column is encoded as numbers, and the numbers are scaled."""
 
 from __future__ import annotations
 
@@ -29,10 +25,10 @@ from metricfit.tabular.encoding.columns import (
     plain_column,
 )
 
-#: The largest deviation before the smooth clip, and the limit of the clip.
+#: The maximum absolute value before the smooth clip, and after it.
 LARGEST, CLIP = 1e15, 3.0
 HUGE = np.finfo(np.float64).max / 4  # the difference of two larger numbers may be infinite
-#: A sparse matrix of more columns is projected on this many directions.
+#: A sparse matrix with more than 1,024 columns is reduced to 128 columns.
 WIDE, SPARSE_COMPONENTS = 1024, 128
 OF_SKRUB = {"numeric": Number, "datetime": Date, "low_cardinality": Category, "high_cardinality": Text}
 
@@ -40,16 +36,20 @@ OF_SKRUB = {"numeric": Number, "datetime": Date, "low_cardinality": Category, "h
 class Scaling:
     r"""Robust scaling with a smooth clip: z = (x - median) / (q75 - q25), then :math:`z / \sqrt{1 + (z/3)^2}`.
 
-    From Holzmüller et al. 2024, "Better by Default" (RealMLP). If both quartiles are equal, half the range is used
-    instead. A missing value becomes 0, the median. A column with missing values in training gets a second column, its
-    flag, which is 1 where the value is missing. Columns that are constant in training are dropped. The columns of one
-    block, such as the directions of a projection, are all divided by the largest spread among them, because in such a
-    block small values are noise.
+    The method is from Holzmüller et al. 2024, "Better by Default" (RealMLP). The clip limits outliers and keeps their
+    order.
+
+    - If the quartiles are equal, the column is divided by half its range instead.
+    - Missing values become 0, which is the scaled median. If a column has missing values in training, a column of flags
+      is added, which is 1 where the value is missing.
+    - Columns that are constant in training are dropped.
+    - Columns of one block, such as the components of an SVD, are divided by the largest spread in the block. Scaled one
+      by one, the small components would become as large as the main ones, and they are mostly noise.
 
     Attributes:
         centre: The median of each column.
-        spread: What each column is divided by; 0 for dropped columns.
-        flagged: Which columns have a flag.
+        spread: The divisor of each column; 0 for dropped columns.
+        flagged: Whether each column has a column of flags.
 
     Example:
         >>> scaling = Scaling().fit(np.array([[0.0, 7.0], [1.0, 7.0], [2.0, 7.0]]))
@@ -64,11 +64,11 @@ class Scaling:
 
     @property
     def width(self) -> int:
-        """The number of columns after scaling."""
+        """The number of scaled columns, including the flags."""
         return int((self.spread > 0).sum() + self.flagged.sum())
 
     def fit(self, x: Floats, blocks: Sequence[slice] = ()) -> Scaling:
-        """Learn the medians, the spreads and which columns have missing values."""
+        """Learn medians, spreads and flags from the training rows; each block is a range of columns with one spread."""
         missing = np.isnan(x)
         self.flagged = np.asarray(missing.any(0) & ~missing.all(0))
         self.centre, self.spread = np.zeros(x.shape[1]), np.zeros(x.shape[1])
@@ -93,21 +93,24 @@ class Scaling:
         return np.concatenate([z, missing[:, self.flagged]], axis=1, dtype=np.float32)
 
     def arrays(self) -> Arrays:
-        """Return what was learned."""
+        """Return the learned arrays."""
         return {"centre": self.centre, "spread": self.spread, "flagged": self.flagged}
 
     def restore(self, arrays: Arrays) -> Scaling:
-        """Set what ``arrays`` returned."""
+        """Set the learned arrays to what ``arrays`` returned."""
         self.centre, self.spread, self.flagged = arrays["centre"], arrays["spread"], arrays["flagged"].astype(bool)
         return self
 
 
 def column_scaling(scaling: Scaling, columns: slice) -> tuple[Scaling, NDArray[np.int64]]:
-    """Return the scaling of one column of a table, and the positions of its encoded columns in the encoded table.
+    """Return the part of a scaling that belongs to one column of the table.
 
     Args:
         scaling: The scaling of the whole table.
-        columns: The unscaled columns that belong to the column of the table.
+        columns: The range of unscaled columns into which the column was encoded.
+
+    Returns:
+        Its scaling, and the positions of its scaled columns and flags in the encoded table.
     """
     kept = scaling.spread > 0
     place, flag = np.cumsum(kept) - 1, int(kept.sum()) + np.cumsum(scaling.flagged) - 1
@@ -116,7 +119,7 @@ def column_scaling(scaling: Scaling, columns: slice) -> tuple[Scaling, NDArray[n
 
 
 def put_columns(out: NDArray[np.float32], places: NDArray[np.int64], values: NDArray[Any]) -> None:
-    """Write columns to their positions. Neighbouring columns are written together, which is much faster."""
+    """Write columns to their positions in ``out``. Neighbours are written together, which is much faster."""
     first = 0
     for end in [*(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]:
         if end > first:
@@ -125,17 +128,17 @@ def put_columns(out: NDArray[np.float32], places: NDArray[np.int64], values: NDA
 
 
 class TableEncoder:
-    """Encodes numbers, categories, dates and text as columns of one scale.
+    """Encodes numbers, categories, dates and text as scaled columns of numbers.
 
-    A table is a float array (NaN is a missing value), a sparse matrix or a pandas DataFrame. If a DataFrame has other
-    columns than numbers, skrub's TableVectorizer decides the kind of each column. A sparse matrix with more than 1,024
-    columns is projected on its 128 main directions.
+    The table is an array of floats, in which NaN is a missing value, a sparse matrix, or a pandas DataFrame. skrub's
+    TableVectorizer detects the type of each column of a DataFrame, unless all columns are numbers. A sparse matrix with
+    more than 1,024 columns is reduced to 128 columns by a truncated SVD.
 
     Attributes:
-        columns: The kind of each column of a DataFrame, None for columns without entries. It is None as a whole if all
-            columns are numbers.
-        directions: The directions of a wide sparse matrix; otherwise None.
-        scaling: The scaling of the numbers.
+        columns: The encoder of each column of a DataFrame, or None for a column without entries. The attribute itself
+            is None if all columns are numbers.
+        directions: The directions of the SVD of a wide sparse matrix; otherwise None.
+        scaling: The scaling of the encoded columns.
 
     Example:
         >>> encoder = TableEncoder()
@@ -158,7 +161,7 @@ class TableEncoder:
         return len(self.scaling.centre) if self.directions is None else self.directions.shape[1]
 
     def fit(self, X: Any) -> NDArray[np.float32]:
-        """Learn from the training rows, and return them as numbers."""
+        """Learn the encoding from the training rows, and return them encoded."""
         self.columns, self.directions = None, None
         if isinstance(X, pd.DataFrame) and not _has_only_numbers(X):
             self.columns = _fit_columns(X)
@@ -178,10 +181,10 @@ class TableEncoder:
         return self.scaling.transform(unscaled)
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Return rows as numbers."""
+        """Return rows, encoded."""
         if self.columns is None:
             return self.scaling.transform(np.concatenate(self._unscaled_parts(X), axis=1))
-        # One column of the table at a time: the same numbers as in fit, in less time and memory.
+        # Columns are scaled one at a time, which takes less time and memory than in fit and gives the same numbers.
         out = np.empty((len(X), self.scaling.width), dtype=np.float32)
         start = 0
         for positions, numbers in _encode_columns(_as_frame(X), self.columns):
@@ -192,13 +195,13 @@ class TableEncoder:
         return out
 
     def count_unseen(self, X: Any) -> dict[str, int]:
-        """Count the rows with a category that did not occur in the training rows.
+        """Count the rows whose category did not occur in training.
 
         Args:
-            X: Rows of a table with the columns of the training rows.
+            X: Rows with the columns of the training rows.
 
         Returns:
-            The number of rows by the name of the column, for columns with such rows.
+            For each column that has such rows, its name and their number.
         """
         counts: dict[str, int] = {}
         for at, column in enumerate(self.columns or []) if isinstance(X, pd.DataFrame) else ():
@@ -211,7 +214,7 @@ class TableEncoder:
         return counts
 
     def _unscaled_parts(self, X: Any) -> list[Floats]:
-        """Return the numbers before scaling, NaN where they are missing: one part per known column, or one in all."""
+        """Return the columns before scaling: one array per column of a DataFrame, otherwise a single array."""
         if self.directions is not None:
             parts = [np.asarray(X @ self.directions.T, dtype=np.float64)]
         elif issparse(X):
@@ -225,7 +228,7 @@ class TableEncoder:
         return parts or [np.zeros((len(X), 0))]
 
     def _blocks(self, parts: list[Floats]) -> list[slice]:
-        """Return which columns share one scale."""
+        """Return the ranges of columns that are scaled by one number."""
         if self.directions is not None:
             return [slice(None)]
         known = [column for column in self.columns or [] if column is not None]
@@ -234,14 +237,14 @@ class TableEncoder:
         return [slice(end - part.shape[1], end) for column, part, end in columns if column.shares_scale]
 
     def state(self) -> dict[str, Any]:
-        """Return what was learned, in values that JSON can hold."""
+        """Return the learned values that are stored as JSON."""
         if self.columns is None:
             return {"columns": None}
         columns = [None if column is None else {"kind": column.kind, **column.state()} for column in self.columns]
         return {"columns": columns}
 
     def arrays(self) -> Arrays:
-        """Return the arrays that were learned, by name."""
+        """Return the learned arrays by name."""
         arrays = {f"scaling.{name}": array for name, array in self.scaling.arrays().items()}
         if self.directions is not None:
             arrays["directions"] = self.directions
@@ -275,7 +278,7 @@ def _has_only_numbers(frame: pd.DataFrame) -> bool:
 
 
 def check_finite(parts: Sequence[Floats]) -> None:
-    """Refuse infinite values."""
+    """Raise an error if there are infinite values."""
     if any(np.isinf(part).any() for part in parts):
         raise InvalidValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
 
@@ -283,29 +286,29 @@ def check_finite(parts: Sequence[Floats]) -> None:
 def _encode_columns(
     frame: pd.DataFrame, columns: Sequence[Column | None]
 ) -> list[tuple[NDArray[np.int64] | None, Floats]]:
-    """Encode the distinct entries of each known column. All columns with an entry that is not a number are named."""
-    parts, unread = [], []
+    """Encode each column that has an encoder. One error names all columns in which text stands in place of a number."""
+    encoded, failed = [], []
     for at, column in enumerate(columns):
         try:
             if column is not None:
-                parts.append(column.encode_distinct(frame.iloc[:, at]))
+                encoded.append(column.encode_distinct(frame.iloc[:, at]))
         except NotANumber as error:
-            unread.append(f"{frame.columns[at]} ({error})")
-    if unread:
+            failed.append(f"{frame.columns[at]} ({error})")
+    if failed:
         raise InvalidValueError(
-            f"columns that held numbers in fit hold something else now: {', '.join(unread)}. Write them as numbers, or "
+            f"columns that held numbers in fit hold something else now: {', '.join(failed)}. Write them as numbers, or "
             "leave an entry empty where it is not known"
         )
-    check_finite([numbers for _, numbers in parts])
-    return parts
+    check_finite([numbers for _, numbers in encoded])
+    return encoded
 
 
 def _fit_columns(frame: pd.DataFrame) -> list[Column | None]:
-    """Ask skrub for the kind of each column, and fit the columns; None for a column without entries."""
+    """Fit an encoder for each column, chosen by the type that skrub detects. A column without entries gets None."""
     from skrub import TableVectorizer  # slow to import, and not needed for numbers
 
     plain = pd.DataFrame({str(at): plain_column(frame.iloc[:, at]) for at in range(frame.shape[1])})
-    with np.errstate(over="ignore"):  # skrub tries float32, but only the kinds are used
+    with np.errstate(over="ignore"):  # skrub converts to float32, but only its types are used
         vectorizer = TableVectorizer(**dict.fromkeys(OF_SKRUB, "passthrough")).fit(plain)
     columns: list[Column | None] = [None] * frame.shape[1]
     for kind, names in vectorizer.kind_to_columns_.items():

@@ -1,4 +1,8 @@
-"""Boosted trees on all rows of a large table, which LightGBM gets in batches and keeps in one byte per number."""
+"""Boosted trees on all rows of a large table, which LightGBM gets in batches and keeps in one byte per number.
+
+The module is apart from ``boosting`` because it needs LightGBM at import, and rows of large tables, which build on the
+families.
+"""
 
 from __future__ import annotations
 

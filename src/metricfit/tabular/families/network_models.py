@@ -1,4 +1,7 @@
-"""Networks as a family: one member per fold, trained side by side for the metric. Only this family needs torch."""
+"""Networks as a family: one member per fold, trained side by side for the metric.
+
+Only this family needs torch. Its settings are in ``network``, so that they can be written and stored without torch.
+"""
 
 from __future__ import annotations
 
