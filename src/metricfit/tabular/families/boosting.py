@@ -207,7 +207,7 @@ class Boosting(Family):
             "seed": seed % 2**31,
         }
         if self.metric is not None:
-            from metricfit.boosting import objective  # needs torch
+            from metricfit.boosting import objective  # the functions for LightGBM are not needed otherwise
 
             settings |= {"objective": objective(self.metric, average=self.average), "metric": "none"}
         return settings | dict(self.trees.parameters)
