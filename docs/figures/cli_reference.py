@@ -26,7 +26,9 @@ def _command(name: str, command: Any) -> str:
     needed = "".join(f" {each.opts[0]} {_value(each)}" for each in options if each.required)
     package = COMMANDS[name].package
     needs = "" if package == "metricfit" else f" It needs `pip install {package.replace('_', '-')}`."
-    lines = [f"## {name}", " ".join((command.help or "").split()) + needs, f"```text\n{usage}{needed} [OPTIONS]\n```"]
+    text, _, example = (command.help or "").partition("\n\nExample: ")
+    lines = [f"## {name}", " ".join(text.split()) + needs, f"```text\n{usage}{needed} [OPTIONS]\n```"]
+    lines += [f"Example: `{' '.join(example.split())}`"] * bool(example)
     rows = ["| | | by default |", "|---|---|---|"]
     rows += [f"| `{each.name.upper()}` | {_help(each)} | required |" for each in arguments]
     rows += [f"| `{each.opts[0]}{_given(each)}` | {_help(each)} | {_default(each)} |" for each in options]

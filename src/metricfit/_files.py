@@ -91,7 +91,7 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def new_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
     """Write files to a temporary folder, and rename it at the end.
 
     After any failure, such as a full disk or Ctrl-C, the temporary folder is removed and ``path`` is unchanged. An
@@ -100,6 +100,7 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Args:
         path: A folder that does not exist or has no files.
+        overwrite: Whether to replace a folder with files, once the new one is complete.
 
     Yields:
         The temporary folder to write to.
@@ -108,7 +109,9 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         FileExistsError: ``path`` is a file, or a folder with files.
     """
     folder = Path(os.path.realpath(path))
-    _refuse_files_in(folder, path)
+    replaces = overwrite and folder.is_dir()
+    if not replaces:
+        _refuse_files_in(folder, path)
     home = _home_of(folder)
     unfinished = _unfinished_name(home, folder.name)
     try:
@@ -118,7 +121,8 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             for entry in unfinished.rglob("*"):
                 if entry.is_file():
                     _sync(entry)
-            _refuse_files_in(folder, path)  # another process may have been faster
+            if not replaces:
+                _refuse_files_in(folder, path)  # another process may have been faster
             _put_in_place(unfinished, folder, home)
         _remove_stale(home, folder.name)
     except OSError as error:
@@ -267,11 +271,14 @@ def _refuse_files_in(folder: Path, path: str | os.PathLike[str]) -> None:
 def _put_in_place(unfinished: Path, folder: Path, home: Path) -> None:
     """Give a complete folder its name."""
     if home == folder:
+        for entry in folder.iterdir():
+            if not is_unfinished(entry):
+                _remove(entry)
         for entry in sorted(unfinished.iterdir(), key=lambda entry: entry.name == "manifest.json"):
             os.replace(entry, folder / entry.name)
         return
     if folder.is_dir():
-        for entry in folder.iterdir():  # what killed processes left behind
+        for entry in folder.iterdir():  # what is replaced, and what killed processes left behind
             _remove(entry)
         shutil.copymode(folder, unfinished)
         if os.name == "nt":  # renaming replaces an empty folder on all other systems

@@ -82,6 +82,40 @@ def test_fit_prints_each_family_when_it_ends_and_a_table_of_them(model, data, tm
     assert quiet.stderr == ""
 
 
+def test_weights_and_the_average_are_those_of_the_classifier(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(150, 2)), columns=["a", "b"])
+    label = np.digitize(frame["a"] + 0.5 * rng.normal(size=150), [-0.5, 0.8])
+    weight = rng.integers(1, 5, 150)
+    frame.assign(label=label, importance=weight).to_csv(tmp_path / "rows.csv", index=False)
+    options = ["--target", "label", "--weight", "importance", "--average", "weighted", "--models", "linear"]
+    found = call("fit", tmp_path / "rows.csv", *options, "--folds", 2, "--out", tmp_path / "m", "--json")
+    assert found.exit_code == 0, found.output
+    settings = {"models": ["linear"], "members": 2, "average": "weighted", "random_state": 0}
+    model = MetricClassifier("f1", **settings).fit(frame, label, sample_weight=weight)
+    assert json.loads(found.stdout)["value"] == pytest.approx(model.value_)
+    assert MetricClassifier.load(tmp_path / "m" / "model").feature_names_in_.tolist() == ["a", "b"]
+
+
+def test_a_model_is_replaced_on_request_and_other_folders_are_not(data, tmp_path):
+    fit = ["fit", data, "--target", "fraud", "--models", "linear", "--folds", "2"]
+    out = tmp_path / "m"
+    (out / "model").mkdir(parents=True)
+    (out / "old").write_text("old")
+    refused = call(*fit, "--out", out)
+    assert refused.exit_code == 2
+    assert "--overwrite replaces the model" in " ".join(refused.stderr.split())
+    assert call(*fit, "--out", out, "--overwrite").exit_code == 0
+    assert sorted(path.name for path in out.iterdir()) == ["model", "report.html"]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("years of work")
+    refused = call(*fit, "--out", other, "--overwrite")
+    assert refused.exit_code == 2
+    assert "holds no model to replace" in " ".join(refused.stderr.split())
+    assert [path.name for path in other.iterdir()] == ["thesis.txt"]
+
+
 def test_a_family_that_was_left_out_is_named_with_the_reason(data, tmp_path):
     options = ["--models", "linear,boosting", "--folds", "2", "--time-budget", "0.001"]
     found = call("fit", data, "--target", "fraud", "--out", tmp_path / "m", *options)

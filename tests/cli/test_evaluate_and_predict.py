@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
 from metricfit.cli.app import app
-from metricfit.report import evaluation_result
+from metricfit.report import evaluation
+from metricfit.report.evaluation import evaluation_result
 
 TINY = {"models": ["linear"], "members": 2, "time_budget": None, "random_state": 0}
 
@@ -144,7 +145,7 @@ def test_the_folder_that_fit_was_given_is_a_model_too(fitted, table, tmp_path):
 def test_a_sample_of_the_ranked_rows_is_said(fitted, table, monkeypatch):
     arguments = ("evaluate", fitted, table[0], "--target", "two")
     assert "random sample" not in call(*arguments).stdout
-    monkeypatch.setattr(evaluation_result, "MOST_ROWS", 100)
+    monkeypatch.setattr(evaluation, "MOST_ROWS", 100)
     assert "those of a random sample of 100 of the 120 rows" in " ".join(call(*arguments).stdout.split())
     assert validate("evaluate", json.loads(call(*arguments, "--json").stdout))["ranking_rows"] == 100
 
@@ -167,6 +168,17 @@ def test_no_file_is_overwritten(fitted, table, tmp_path):
         assert refused.exit_code == 2
         assert "exists already" in " ".join(refused.stderr.split())
     assert rows.read_bytes() == table[0].read_bytes()
+
+
+def test_a_file_is_overwritten_on_request(fitted, table, tmp_path):
+    for file, *arguments in (
+        (tmp_path / "labels.csv", "predict", "--out"),
+        (tmp_path / "page.html", "evaluate", "--target", "two", "--report"),
+    ):
+        file.write_text("old")
+        done = call(arguments[0], fitted, table[0], *arguments[1:], file, "--overwrite")
+        assert done.exit_code == 0, done.output
+        assert file.read_text() != "old"
 
 
 def test_a_class_without_rows_is_told(fitted, table, tmp_path):

@@ -1,5 +1,6 @@
 """How the command line starts: a command's libraries are loaded when it is called, and not for help."""
 
+import re
 import subprocess
 import sys
 
@@ -62,3 +63,18 @@ def test_a_command_of_another_package_is_listed_whether_it_is_installed_or_not(m
 
 def test_a_misspelt_command_is_told_its_neighbour():
     assert "Did you mean 'evaluate'?" in CliRunner().invoke(app, ["evalute"]).stderr
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_help_lists_every_option_once_in_a_group_and_an_example(name):
+    command = typer.main.get_command(app).commands[name]
+    text = CliRunner().invoke(app, [name, "--help"], terminal_width=200).stdout
+    assert f"Example: metricfit {name}" in text
+    for option in command.params:
+        for spelling in option.opts if option.param_type_name == "option" else ():
+            assert len(re.findall(rf"^  {spelling}\b(?!-)", text, re.MULTILINE)) == 1
+    assert "\nOptions:" not in text
+
+
+def test_the_commands_are_listed_in_the_order_of_their_use():
+    assert list(COMMANDS)[:5] == ["compare", "fit", "evaluate", "predict", "doctor"]

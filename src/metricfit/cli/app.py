@@ -6,10 +6,10 @@ from importlib.metadata import entry_points
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from metricfit._version import __version__
-from metricfit.cli.options import Compare, Doctor, Evaluate, Export, Fit, Metrics, Predict
+from metricfit.cli.options import GROUPS, Compare, Doctor, Evaluate, Export, Fit, Metrics, Predict
 from metricfit.cli.terminal import UserError, report_errors
 
 #: Other packages add their commands to this group of entry points.
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     package: str = "metricfit"
 
 
-KINDS = (Doctor, Fit, Compare, Evaluate, Predict, Export, Metrics)
+KINDS = (Compare, Fit, Evaluate, Predict, Doctor, Export, Metrics)
 OPTIONS = {kind.__name__.lower(): kind for kind in KINDS}
 COMMANDS = {name: Entry(kind.help().partition("\n\n")[0], kind.resumes) for name, kind in OPTIONS.items()} | {
     "reproduce": Entry(
@@ -43,6 +43,20 @@ COMMANDS = {name: Entry(kind.help().partition("\n\n")[0], kind.resumes) for name
         package="metricfit_papers",
     ),
 }
+
+
+class _Command(TyperCommand):
+    """A command whose help lists the options in groups."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        shown = {entry.name: entry for entry in self.get_params(ctx)}
+        arguments = [name for name, entry in shown.items() if entry.param_type_name == "argument"]
+        groups = {title: names.split() for title, names in GROUPS.items()}
+        for title, names in ({"Arguments": arguments} | groups).items():
+            lines = [shown.pop(name).get_help_record(ctx) for name in names if name in shown]
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
 
 
 class _CommandGroup(TyperGroup):
@@ -58,7 +72,6 @@ app = typer.Typer(
     cls=_CommandGroup,
     help="Name the metric you are judged by; get a classifier trained for it, and the evidence.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -96,7 +109,7 @@ def load_command(name: str) -> Any:
 
 def _add(name: str, entry: Entry) -> None:
     if name in OPTIONS:
-        app.command(name)(report_errors(OPTIONS[name].command(), resumes=entry.resumes))
+        app.command(name, cls=_Command)(report_errors(OPTIONS[name].command(), resumes=entry.resumes))
         return
 
     def pass_on(context: typer.Context) -> None:

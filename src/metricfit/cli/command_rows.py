@@ -28,6 +28,7 @@ from metricfit.data.text_format import TableWarning
 from metricfit.decide.bounds import check_confidence, rate_of
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
+from metricfit.metrics.average import check_average
 from metricfit.metrics.class_order import declared_order
 from metricfit.tabular import large_rows
 from metricfit.tabular.doctor.examination import examine_table
@@ -44,8 +45,8 @@ EXAMINED = 100_000
 
 
 def check_aim(aim: TableOptions) -> None:
-    """Check the metric, the requirements and the confidence, before the table is read."""
-    get_metric(aim.metric)
+    """Check the metric, its average, the requirements and the confidence, before the table is read."""
+    check_average(get_metric(aim.metric), aim.average)
     requirements = [parse_requirement(requirement) for requirement in aim.subject_to]
     if aim.confidence is not None:
         check_confidence(aim.confidence)
@@ -102,6 +103,7 @@ def check_columns(table: TableOptions, columns: Sequence[str], source: str) -> N
     named: dict[str, str] = {table.target: "--target"}
     for option, names in (
         ("--group", [table.group]),
+        ("--weight", [table.weight]),
         ("--time", [table.time]),
         ("--drop", table.drop),
         ("--category", table.category),
@@ -138,6 +140,7 @@ class CommandRows(NamedTuple):
         findings: What looks wrong in the table, the most serious first.
         order: The classes in their order, if the user or the file declares one.
         times: The time of each row, if rows are in the order of time.
+        weight: The weight of each row, or None.
     """
 
     X: Any
@@ -146,6 +149,7 @@ class CommandRows(NamedTuple):
     findings: tuple[Finding, ...]
     order: list[Any] | None = None
     times: pd.Series | None = None
+    weight: pd.Series | None = None
 
     @property
     def ordered_labels(self) -> pd.Series:
@@ -157,7 +161,7 @@ class CommandRows(NamedTuple):
 
 
 def read_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRows:
-    """Read a table, and return the features, the labels, and the groups if a column of groups is named.
+    """Read a table, and return the features, the labels, and the groups and weights if their columns are named.
 
     With a column of times, the rows are in the order of time. The most serious findings about the table are printed.
 
@@ -181,10 +185,13 @@ def read_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRow
         X, y, times = _sort_by_time(X, y, table.time, source)
     if table.group is not None:
         _check_groups(X[table.group], source)
-    findings = print_findings(frame, table, subject_to)
-    if table.group is None:
-        return CommandRows(X, y, None, findings, order, times)
-    return CommandRows(X.drop(columns=table.group), y, X[table.group], findings, order)
+    groups, weight = (None if name is None else X[name] for name in (table.group, table.weight))
+    apart = [name for name in (table.group, table.weight) if name is not None]
+    if weight is not None and weight.dtype.kind not in "biuf":
+        raise UserError(f"The column {quote(table.weight)} of weights holds {weight.dtype}; weights are numbers.")
+    examined = frame if weight is None else frame.drop(columns=table.weight)
+    findings = print_findings(examined, table, subject_to)
+    return CommandRows(X.drop(columns=apart), y, groups, findings, order, times, weight)
 
 
 def _order_of_classes(order: str | None, y: pd.Series, column: pd.Series) -> list[Any] | None:
@@ -257,10 +264,11 @@ def read_fitted_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> Com
             )
         return rows
     source, target, group = name_data(table.data), table.target, table.group
-    if table.category or table.skip_unlabelled:
+    if table.category or table.skip_unlabelled or table.weight:
         raise UserError(
-            f"{source} has {len(files):,} rows and is read in batches, where --category and --skip-unlabelled do not "
-            "apply: write codes as a column of categories (pyarrow: dictionary_encode), and leave such rows out."
+            f"{source} has {len(files):,} rows and is read in batches, where --category, --skip-unlabelled and "
+            "--weight do not apply: write codes as a column of categories (pyarrow: dictionary_encode), and leave such "
+            "rows out. In Python, MetricClassifier.fit takes sample_weight."
         )
     head = files.head()
     split_target(head, target, source)  # a missing column is reported with the names of the others
@@ -299,7 +307,7 @@ def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, m
 
     Of a table with groups, whole groups are drawn. Rows stay in their order.
     """
-    X, y, groups, findings, order, _ = read_fitted_rows(table, subject_to)
+    X, y, groups, findings, order, *_ = read_fitted_rows(table, subject_to)
     if len(y) <= most:
         if isinstance(X, ParquetTable):
             X = X.take(np.arange(len(y)))

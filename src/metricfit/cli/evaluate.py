@@ -28,7 +28,7 @@ def run(options: Evaluate) -> None:
     """Compute the metrics of a saved model; the options are those of ``options.Evaluate``."""
     report, threshold = options.report, options.threshold
     if report is not None:
-        check_file(report, "--report")
+        check_file(report, "--report", options.overwrite)
     elif options.group is not None:
         raise UserError("--group is for the values by group in the report: give --report too.")
     classifier = load_model(options.model)

@@ -130,8 +130,9 @@ def _run(options: Fit) -> None:
         raise UserError(f"--method {quote(options.method)} needs a requirement, such as --subject-to 'recall >= 0.9'.")
     if options.onnx:
         check_can_export()
-    if holds_files(out):
-        raise UserError(f"{out} is not empty; give a new folder.")
+    if holds_files(out) and not (options.overwrite and (out / "model").is_dir()):
+        remedy = "it holds no model to replace" if options.overwrite else "--overwrite replaces the model of fit in it"
+        raise UserError(f"{out} is not empty; give a new folder ({remedy}).")
     # With a confidence, too few rows are refused before training, and need no warning.
     rows = read_fitted_rows(options, options.subject_to if options.confidence is None else ())
     X, y, groups = rows.X, rows.y, rows.groups
@@ -146,6 +147,7 @@ def _run(options: Fit) -> None:
         metric=options.metric,
         subject_to=list(options.subject_to) or None,
         confidence=options.confidence,
+        average=options.average,
         calibration=options.calibration,
         members=options.folds,
         cv=None if options.time is None else FORWARD,
@@ -158,10 +160,10 @@ def _run(options: Fit) -> None:
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
         display.check = _check_before_training if options.onnx else None
         with nullcontext() if options.backend == THREADS else start_backend(options.backend, options.jobs):
-            model.fit(X, rows.ordered_labels.array if rows.order else y.to_numpy(), groups=groups)
+            model.fit(X, rows.ordered_labels.array if rows.order else y.to_numpy(), rows.weight, groups)
         if options.refer is not None or referral:
             model.refer(max_share=options.refer, subject_to=referral)
-        with new_folder(out) as unfinished:
+        with new_folder(out, overwrite=options.overwrite) as unfinished:
             model.save(unfinished / "model", data=title_data(options.data), target=options.target)
             write_model_page(
                 model,

@@ -22,6 +22,17 @@ Model = Annotated[Path, Argument()]
 Threshold = Annotated[float | None, Option(min=0, max=1)]
 Seconds = Annotated[float, Option(min=0.001)]
 Seed = Annotated[int, Option(min=0, max=2**31 - 1)]
+Overwrite = Annotated[bool, Option("--overwrite")]
+
+#: The options of all commands in the order of ``--help``, and the groups that it lists them in.
+GROUPS = {
+    "Goal": "target metric average subject_to confidence positive order refer refer_subject_to threshold",
+    "Data": "data weight group time drop category skip_unlabelled id_columns",
+    "Validation": "folds calibration max_rows",
+    "Compute": "method models time_budget jobs backend seed",
+    "Reading": "sep decimal encoding",
+    "Output": "out onnx report insight overwrite as_json quiet help",
+}
 
 
 def describe_fields(cls: type) -> dict[str, str]:
@@ -47,8 +58,8 @@ class Options:
     """
 
     as_json: Annotated[bool, Option("--json")] = False
-    #: Names of the options in the order of ``--help``.
-    listed: ClassVar[str] = "as_json"
+    #: Names of inherited options that the command does not have.
+    without: ClassVar[str] = ""
     #: Whether running the command again continues an interrupted run.
     resumes: ClassVar[bool] = False
 
@@ -65,8 +76,12 @@ class Options:
             import_module(f"metricfit.cli.{cls.__name__.lower()}").run(cls(**typed))
 
         hints, texts = get_type_hints(cls, include_extras=True), describe_fields(cls)
-        declared = {entry.name: entry for entry in fields(cls)}
-        parameters = [_parameter(declared[name], hints[name], texts[name]) for name in cls.listed.split()]
+        order = ["model", *" ".join(GROUPS.values()).split()]
+        shown = sorted(
+            (entry for entry in fields(cls) if entry.name not in cls.without.split()),
+            key=lambda entry: order.index(entry.name),
+        )
+        parameters = [_parameter(entry, hints[entry.name], texts[entry.name]) for entry in shown]
         run.__doc__, run.__dict__["__signature__"] = cls.help(), Signature(parameters)
         return run
 
@@ -82,7 +97,10 @@ def _parameter(declared: Field[Any], hint: Any, text: str) -> Parameter:
 
 
 class Metrics(Options):
-    """List the metrics with their formulas over true and false positives and negatives."""
+    """List the metrics with their formulas over true and false positives and negatives.
+
+    Example: metricfit metrics --json
+    """
 
 
 @dataclass(kw_only=True)
@@ -93,6 +111,7 @@ class TableOptions(Options):
         data: The table: CSV (also .csv.gz), TSV, Parquet, Arrow or JSON lines. Several files, a folder or a pattern
             such as 'parts/*.parquet' are read as one table; - is standard input.
         target: Name of the column to predict.
+        weight: Name of a column with the weight of each row, at least 0. The column is not learned from.
         group: Name of a column; rows with the same value are never split between folds.
         time: Name of a column of dates or numbers, by which rows are ordered: every fold is then judged by a model of
             earlier rows. The column is not learned from.
@@ -106,6 +125,7 @@ class TableOptions(Options):
             default the order of numbers, or the order that the target of a Parquet or Arrow file declares.
         metric: The metric to optimise, such as f1 or 'fbeta(beta=2)' (see metricfit metrics), or a formula over tp, fp,
             fn, tn and n, such as '2*tp/(2*tp + fp + fn)' or 'minimize(fp + 5*fn)'.
+        average: The average of the metric over several classes: macro, micro or weighted.
         subject_to: A requirement on the decisions, such as 'recall >= 0.9'; may be repeated. With several classes,
             'recall[gold] >= 0.9' is about the class gold, and a requirement without a class applies to every class.
         confidence: The probability, such as 0.95, with which all requirements must hold on new rows. By default they
@@ -116,6 +136,7 @@ class TableOptions(Options):
 
     data: Files
     target: str
+    weight: str | None = None
     group: str | None = None
     time: str | None = None
     drop: list[str] = field(default_factory=list)
@@ -126,6 +147,7 @@ class TableOptions(Options):
     encoding: str | None = None
     order: str | None = None
     metric: str = "f1"
+    average: str = "macro"
     subject_to: list[str] = field(default_factory=list)
     confidence: float | None = None
     positive: str | None = None
@@ -140,7 +162,8 @@ class TableOptions(Options):
         """Return the options about the table and the aim as words of a command."""
         words = [*map(str, self.data), "--target", self.target, *["--skip-unlabelled"] * self.skip_unlabelled]
         aim = ("order", "metric", "subject_to", "confidence", "positive")
-        for name in ("drop", "category", "group", "time", *self.text, *aim):
+        average = ["average"] * (self.average != TableOptions.average)
+        for name in ("drop", "category", "group", "time", *self.text, *aim, *average):
             value = getattr(self, name)
             values = value if isinstance(value, list) else [] if value is None else [value]
             words += [word for each in values for word in (f"--{name.replace('_', '-')}", str(each))]
@@ -151,20 +174,25 @@ class TableOptions(Options):
 class Doctor(TableOptions):
     """Say what looks wrong in a table before anything is trained, the most serious first.
 
+    Example: metricfit doctor loans.csv --target default
+
     Attributes:
         data: The table to train on, and further ones, such as the rows to test on, which are compared with it. Each is
             a file, a folder or a pattern; - is standard input.
     """
 
-    listed = "data target subject_to confidence positive group time drop category sep decimal encoding as_json"
+    without = "metric average order weight skip_unlabelled quiet"
 
 
 @dataclass(kw_only=True)
 class Fit(TableOptions):
     """Train a classifier for a metric, choose its threshold, and write the model and a report.
 
+    Example: metricfit fit loans.csv --target default --metric f1 --out loans
+
     Attributes:
         out: A new folder for the model and its report.
+        overwrite: Replace the folder if it holds a model of fit.
         calibration: The share of the rows, such as 0.3, to keep apart from training and choose the decision on. The
             tests of --confidence are exact there. By default the decision is chosen on cross-validated scores.
         refer: Largest share of rows to refer to a person, such as 0.05.
@@ -183,6 +211,7 @@ class Fit(TableOptions):
     """
 
     out: Path
+    overwrite: Overwrite = False
     calibration: float | None = None
     refer: Threshold = None
     refer_subject_to: list[str] = field(default_factory=list)
@@ -195,16 +224,13 @@ class Fit(TableOptions):
     jobs: Annotated[int, Option(min=-1)] = -1
     backend: str = "threads"
     seed: Seed = 0
-    listed = (
-        "data target out metric subject_to confidence calibration refer refer_subject_to positive group time drop "
-        "category skip_unlabelled order method models folds time_budget insight onnx jobs backend seed sep decimal "
-        "encoding as_json quiet"
-    )
 
 
 @dataclass(kw_only=True)
 class Compare(TableOptions):
     """Compare ways to train a classifier on identical folds, and recommend one.
+
+    Example: metricfit compare loans.csv --target default --metric f1
 
     Attributes:
         out: Folder for finished trainings and the report. By default metricfit-runs/TABLE-METRIC-DATE.
@@ -225,11 +251,12 @@ class Compare(TableOptions):
     max_rows: Annotated[int | None, Option(min=100)] = None
     time_budget: Seconds = 300.0
     seed: Seed = 0
-    listed = (
-        "data target metric subject_to confidence positive group time drop category skip_unlabelled order out folds "
-        "jobs backend method max_rows time_budget seed sep decimal encoding as_json quiet"
-    )
+    without = "weight"
     resumes = True
+
+
+#: The aim of training, which a saved model has.
+OF_TRAINING = "metric average subject_to confidence positive order weight"
 
 
 @dataclass(kw_only=True)
@@ -250,14 +277,18 @@ class ModelOptions(TableOptions):
 class Evaluate(ModelOptions):
     """Compute the metrics of a saved model on labelled rows.
 
+    Example: metricfit evaluate loans new.csv --target default
+
     Attributes:
         target: Name of the column with the labels.
         report: A new HTML file for a report.
+        overwrite: Replace the report if it exists.
         group: Name of a column; the report then has the values of each group.
     """
 
     report: Path | None = None
-    listed = "model data target threshold report group skip_unlabelled sep decimal encoding as_json quiet"
+    overwrite: Overwrite = False
+    without = f"{OF_TRAINING} time drop category"
 
 
 @dataclass(kw_only=True)
@@ -266,28 +297,36 @@ class Predict(ModelOptions):
 
     A file with a header and no rows gives predictions with a header and no rows.
 
+    Example: metricfit predict loans new.csv --out labels.csv --id customer
+
     Attributes:
         out: A new file for the predictions, .csv or .parquet.
+        overwrite: Replace the file if it exists.
         id_columns: Name of a column that is copied to the predictions; may be repeated.
     """
 
     target: str = ""
     out: Path
+    overwrite: Overwrite = False
     id_columns: Annotated[list[str], Option("--id")] = field(default_factory=list)
-    listed = "model data out id_columns threshold sep decimal encoding as_json quiet"
+    without = f"{OF_TRAINING} target group time drop category skip_unlabelled"
 
 
 @dataclass(kw_only=True)
 class Export(ModelOptions):
     """Write a saved model as one ONNX graph, compare it with the model, and time it.
 
+    Example: metricfit export loans --onnx loans.onnx --data loans.csv
+
     Attributes:
         onnx: A new file for the graph, .onnx.
+        overwrite: Replace the file if it exists.
         data: A table, such as the training rows, on whose rows the labels of the graph and of the model are compared;
             may be repeated. By default rows are made up.
     """
 
     target: str = ""
     onnx: Path
+    overwrite: Overwrite = False
     data: list[Path] = field(default_factory=list)
-    listed = "model onnx data sep decimal encoding as_json quiet"
+    without = f"{OF_TRAINING} target group time drop category skip_unlabelled threshold"

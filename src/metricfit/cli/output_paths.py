@@ -12,19 +12,20 @@ from metricfit._files import claim
 from metricfit.cli.terminal import UserError
 
 
-def check_file(path: Path, option: str) -> None:
+def check_file(path: Path, option: str, overwrite: bool = False) -> None:
     """Refuse a file that exists already, or whose folder does not exist.
 
     Args:
         path: The file to write.
         option: The option that named it, for messages.
+        overwrite: Whether a file that exists is replaced.
     """
     if path.is_dir():
         raise UserError(f"{path} is a folder; give a file to {option}.")
     if not path.parent.is_dir():
         raise UserError(f"There is no folder {path.parent}; create it first.")
-    if path.exists():
-        raise UserError(f"{path} exists already; give another file to {option}, or remove it first.")
+    if path.exists() and not overwrite:
+        raise UserError(f"{path} exists already; give another file to {option}, or replace it with --overwrite.")
 
 
 @contextmanager

@@ -47,11 +47,11 @@ class Result(TypedDict):
 def run(options: Predict) -> None:
     """Predict new rows with a saved model; the options are those of ``options.Predict``."""
     out, threshold = options.out, options.threshold
-    check_file(out, "--out")
+    check_file(out, "--out", options.overwrite)
     if out.suffix.lower() not in WRITABLE:
         raise UserError(f"Predictions are written as {' or '.join(WRITABLE)}; {out.name!r} ends in neither.")
     with claim(out):
-        check_file(out, "--out")  # another command may have written it meanwhile
+        check_file(out, "--out", options.overwrite)  # another command may have written it meanwhile
         classifier = load_model(options.model)
         check_threshold(classifier, threshold)
         carried = list(dict.fromkeys(options.id_columns))
