@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 from metricfit import MetricClassifier
 from metricfit.cli.app import app
 from metricfit.report import evaluation
-from metricfit.report.evaluation import evaluation_result
 
 TINY = {"models": ["linear"], "members": 2, "time_budget": None, "random_state": 0}
 

@@ -183,7 +183,7 @@ def _run(options: Compare) -> None:
             options.metric,
             subject_to=list(options.subject_to) or None,
             confidence=options.confidence,
-            average=options.average,
+            average=options.average,  # type: ignore[arg-type]  # check_aim knows it
             groups=groups,
             time=None if options.time is None else pd.Series(range(len(X)), name=options.time),  # they are sorted
             pos_label=positive_label,
