@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from benchmarks.tables import Line, Setting, Table
 from benchmarks.timing import Work, interleaved_minima, peak_bytes
-from metricfit.train import evaluate, fit, fit_population
+from metricfit.train import Hardware, evaluate, fit, fit_population
 from metricfit.train.engine.learner import Learner
 from metricfit_papers.graphs import CapturedLearner
 
@@ -41,10 +41,11 @@ def layouts(device: str) -> Callable[[Setting], list[Line]]:
     def measure(setting: Setting) -> list[Line]:
         data = images(setting.size(IMAGES, 8))
         settings: dict[str, Any] = {"epochs": 1, "batch_size": BATCH, "progress": False, "monitor": None}
-        settings["accelerator"] = "gpu" if device == "cuda" else "cpu"
+        accelerator = "gpu" if device == "cuda" else "cpu"
 
         def train(channels_last: bool | None) -> Any:
-            return fit(network(), data, nn.BCEWithLogitsLoss(), channels_last=channels_last, **settings)
+            hardware = Hardware(accelerator=accelerator, channels_last=channels_last)
+            return fit(network(), data, nn.BCEWithLogitsLoss(), hardware=hardware, **settings)
 
         works: dict[str, Work] = {"fit, channels first": lambda: train(False), "fit": lambda: train(None)}
         best, repeats = interleaved_minima(works, device, setting, warmup=1)
@@ -62,9 +63,9 @@ def members_at_once(device: str) -> Callable[[Setting], list[Line]]:
         settings: dict[str, Any] = {"epochs": epochs, "batch_size": BATCH, "progress": False, "monitor": None}
 
         def in_a_row() -> None:
-            accelerator = "gpu" if device == "cuda" else "cpu"
+            hardware = Hardware(accelerator="gpu" if device == "cuda" else "cpu")
             for seed in range(MEMBERS):
-                fit(network(), data, nn.BCEWithLogitsLoss(), seed=seed, accelerator=accelerator, **settings)
+                fit(network(), data, nn.BCEWithLogitsLoss(), seed=seed, hardware=hardware, **settings)
 
         def at_once() -> None:
             members = [network() for _ in range(MEMBERS)]

@@ -20,7 +20,7 @@ from benchmarks.bars import FIT_BATCHES
 from benchmarks.tables import Line, NotMeasuredHere, Setting, Table
 from benchmarks.timing import Work, interleaved_minima
 from metricfit.models import mlp
-from metricfit.train import fit, fit_population
+from metricfit.train import Hardware, fit, fit_population
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.run import MakeLearner
 from metricfit_papers.graphs import CapturedLearner
@@ -66,7 +66,7 @@ def by_fit(
         batch_size=batch,
         lr=LR,
         seed=seed,
-        accelerator="gpu" if device == "cuda" else "cpu",
+        hardware=Hardware(accelerator="gpu" if device == "cuda" else "cpu"),
         progress=False,
     )
 

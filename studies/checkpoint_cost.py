@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, fit
+from metricfit.train import Callback, Hardware, fit
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.randomness import capture
 
@@ -50,7 +50,7 @@ def train(width: int, clock: Clock, **settings: Any) -> None:
     x = torch.randn(SAMPLES, 20, generator=generator)
     y = (x[:, 0] > 0).long()
     model = nn.Sequential(nn.Linear(20, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
-    settings |= {"epochs": EPOCHS, "batch_size": BATCH, "accelerator": "cpu", "callbacks": [clock]}
+    settings |= {"epochs": EPOCHS, "batch_size": BATCH, "hardware": Hardware(accelerator="cpu"), "callbacks": [clock]}
     fit(model, (x, y), WeightedBCELoss(), validation=(x[:1000], y[:1000]), **settings)
 
 

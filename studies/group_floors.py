@@ -112,15 +112,15 @@ def probabilities(model: nn.Module, part: Part) -> Tensor:
 
 def train(cell: Cell, loss: nn.Module, settings: dict[str, Any], start: nn.Module | None = None) -> nn.Module:
     model = network(cell.train.x.shape[1], cell.seed) if start is None else copy.deepcopy(start)
-    rows: dict[str, Any] = {}
-    if settings.get("patience"):
-        rows = {"validation": cell.validation[:2]}
-    if isinstance(loss, AugmentedLagrangian):
-        rows |= {"groups": cell.train.group}
-        rows |= {"validation_groups": cell.validation.group} if "validation" in rows else {}
+
+    def rows(part: Part) -> dict[str, Tensor]:
+        group = {"group": part.group} if isinstance(loss, AugmentedLagrangian) else {}
+        return {"x": part.x, "y": part.y} | group
+
+    validation = rows(cell.validation) if settings.get("patience") else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnmetRequirementWarning)
-        return fit(model, cell.train[:2], loss, seed=cell.seed, **rows, **settings).model
+        return fit(model, rows(cell.train), loss, validation=validation, seed=cell.seed, **settings).model
 
 
 def requirement(problem: str, groups: int) -> RequirementConstraint:

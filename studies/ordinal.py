@@ -39,6 +39,7 @@ from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.offsets import best_offsets
 from metricfit.losses import Mix
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
+from metricfit.train import Hardware
 from studies.common import fill, table
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -152,7 +153,7 @@ def train(
             batch_size=BATCH,
             lr=lr,
             seed=seed,
-            accelerator="cpu",
+            hardware=Hardware(accelerator="cpu"),
             progress=False,
         )
     return model.eval()

@@ -19,7 +19,7 @@ from torch import nn
 from metricfit import MetricLoss, RunningCounts, SurrogateFBetaLoss
 from metricfit.losses import Mix, WeightedBCELoss
 from metricfit.losses.gradient_watch import DeadGradientWarning
-from metricfit.train import fit_population
+from metricfit.train import Batches, fit_population
 from studies.common import F1, Problem, f1_scores, network, options, problem, publish, spread, table
 
 PRIOR, DISTANCE, BATCH, LARGE, LR = 0.01, 3.0, 32, 512, 1e-3
@@ -37,8 +37,8 @@ def mix() -> nn.Module:
 ROWS: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
     "cross-entropy": (WeightedBCELoss, {}),
     "F1 loss": (f1_loss, {}),
-    "F1 loss, `stratified=True`": (f1_loss, {"stratified": True}),
-    "F1 loss, `oversample=0.1`": (f1_loss, {"oversample": 0.1}),
+    "F1 loss, `stratified=True`": (f1_loss, {"batch_size": Batches(BATCH, stratified=True)}),
+    "F1 loss, `oversample=0.1`": (f1_loss, {"batch_size": Batches(BATCH, oversample=0.1)}),
     'F1 loss, `class_weight="balanced"`': (f1_loss, {"class_weight": "balanced"}),
     "F1 loss, `memory=RunningCounts()`": (lambda: f1_loss(RunningCounts()), {}),
     "`SurrogateFBetaLoss`": (lambda: SurrogateFBetaLoss(prior=PRIOR), {}),

@@ -7,7 +7,7 @@ from page import BLUE, ORANGE, plt, save
 from torch import nn
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import fit
+from metricfit.train import Hardware, Steps, fit
 
 EPOCHS, DECAY = 40, 0.99
 
@@ -24,14 +24,20 @@ def train(ema: float | None) -> list[float]:
     """Return the best F1 of the validation rows after each epoch; the learning rate is high and batches are small."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
-    settings = {"epochs": EPOCHS, "batch_size": 32, "lr": 0.02, "progress": False, "accelerator": "cpu"}
+    settings = {
+        "epochs": EPOCHS,
+        "batch_size": 32,
+        "lr": 0.02,
+        "progress": False,
+        "hardware": Hardware(accelerator="cpu"),
+    }
     result = fit(
         model,
         make_rows(0),
         WeightedBCELoss(),
         validation=make_rows(1),
         monitor=["loss", "best f1"],
-        ema=ema,
+        steps=Steps(ema=ema),
         **settings,  # type: ignore[arg-type]
     )
     return list(result.history["best f1"])

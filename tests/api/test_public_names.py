@@ -70,9 +70,9 @@ NAMES = {
         Annealed Identity Linear RaisedCosine Sigmoid Step StraightThrough ThreePoint
     """,
     "metricfit.train": """
-        Callback CheckpointWarning Ensemble Evaluation FitResult History Measured Monitor NotFiniteError Plan
-        ProgressBar RequirementResult Stage TensorBoard UnmetRequirementWarning evaluate fit fit_folds fit_population
-        recipes start_at_prior
+        Batches Callback CheckpointWarning Checkpoints Ensemble Evaluation FitResult Hardware History Measured Monitor
+        NotFiniteError Plan ProgressBar RequirementResult Stage Steps TensorBoard UnmetRequirementWarning evaluate fit
+        fit_folds fit_population recipes start_at_prior
     """,
 }
 PINNED = {module: names.split() for module, names in NAMES.items()}

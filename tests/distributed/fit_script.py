@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDa
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, fit
 from metricfit.losses import Mix, WeightedBCELoss, WMWLoss
-from metricfit.train import NotFiniteError, recipes
+from metricfit.train import Batches, Checkpoints, Hardware, NotFiniteError, Steps, recipes
 
 N, FEATURES = 53, 4
 RANK = int(os.environ.get("RANK", 0))
@@ -105,7 +105,7 @@ CASES = {
     "constrained": (constrained, {"monitor": "f1"}),
     "held-out multipliers": (
         held_out_multipliers,
-        {"groups": torch.arange(N) % 2, "validation_groups": torch.arange(31) % 2},
+        {"kind": lambda x, y: {"x": x, "y": y, "group": torch.arange(len(x)) % 2}},
     ),
     "constraint by a function": (lambda: AugmentedLagrangian(WeightedBCELoss(), calm), {}),
     "torch's loss": (nn.BCEWithLogitsLoss, {}),
@@ -118,15 +118,15 @@ CASES = {
         {"outputs": 3},
     ),
     "weights": (lambda: Mix((WeightedBCELoss(), 1.0), (MetricLoss("f1"), 0.5)), {"weighted": True}),
-    "accumulate": (lambda: MetricLoss("f1", memory=RunningCounts()), {"accumulate": 3}),
-    "accumulate torch's": (nn.BCEWithLogitsLoss, {"accumulate": 2}),
-    "clip": (WeightedBCELoss, {"clip": 0.05}),
-    "averaged weights": (WeightedBCELoss, {"ema": 0.9, "monitor": ["best f1", "loss", "auroc"]}),
-    "stratified": (lambda: MetricLoss("f1"), {"stratified": True, "oversample": 0.4, "batch_size": 5}),
+    "accumulate": (lambda: MetricLoss("f1", memory=RunningCounts()), {"steps": Steps(accumulate=3)}),
+    "accumulate torch's": (nn.BCEWithLogitsLoss, {"steps": Steps(accumulate=2)}),
+    "clip": (WeightedBCELoss, {"steps": Steps(clip=0.05)}),
+    "averaged weights": (WeightedBCELoss, {"steps": Steps(ema=0.9), "monitor": ["best f1", "loss", "auroc"]}),
+    "stratified": (lambda: MetricLoss("f1"), {"batch_size": Batches(5, stratified=True, oversample=0.4)}),
     "stopped": (WeightedBCELoss, {"monitor": "best f1", "patience": 2, "epochs": 30, "lr": 0.3}),
     "stages": (lambda: recipes.constrained("precision", "recall >= 0.8", lr=0.05), {"epochs": 3}),
     "batches of one": (lambda: MetricLoss("f1", memory=RunningCounts()), {"batch_size": 1, "epochs": 2}),
-    "batches of one in parts": (WeightedBCELoss, {"batch_size": 1, "epochs": 2, "accumulate": 2}),
+    "batches of one in parts": (WeightedBCELoss, {"batch_size": 1, "epochs": 2, "steps": Steps(accumulate=2)}),
     "batches of one, torch's": (nn.BCEWithLogitsLoss, {"batch_size": 1, "epochs": 2}),
     "one to validate on": (WeightedBCELoss, {"held_out": 1}),
     "dataset": (lambda: MetricLoss("f1"), {"kind": Rows}),
@@ -149,7 +149,13 @@ def run(name, **fabric):
     train = kind(*data(classes=max(2, outputs))[:parts])
     held_out = kind(*data(told.pop("held_out", 31), seed=1, classes=max(2, outputs))[:parts])
     result = fit(
-        model(outputs), train, make(), validation=held_out, accelerator="cpu", progress=False, **told, **fabric
+        model(outputs),
+        train,
+        make(),
+        validation=held_out,
+        hardware=Hardware(accelerator="cpu", **fabric),
+        progress=False,
+        **told,
     )
     rows = getattr(train, "dataset", train)
     return {
@@ -173,12 +179,10 @@ def with_dropout(folder, resume=True, **fabric):
         batch_size=6,
         lr=0.03,
         seed=3,
-        accelerator="cpu",
+        hardware=Hardware(accelerator="cpu", **fabric),
         progress=False,
-        checkpoint_dir=folder,
-        checkpoint_every=None if folder is None else 2,
+        checkpoint_dir=folder and Checkpoints(folder, 2),
         resume=resume,
-        **fabric,
     )
 
 
@@ -199,7 +203,14 @@ def broken_off(folder, at):
 def refused(folder):
     """A folder that holds another run: told to every rank, not only to the one that looks."""
     try:
-        fit(model(), data()[:2], WeightedBCELoss(), accelerator="cpu", devices=2, checkpoint_dir=folder, epochs=1)
+        fit(
+            model(),
+            data()[:2],
+            WeightedBCELoss(),
+            hardware=Hardware(accelerator="cpu", devices=2),
+            checkpoint_dir=folder,
+            epochs=1,
+        )
     except FileExistsError as error:
         return str(error)
 
@@ -207,7 +218,9 @@ def refused(folder):
 def not_finite():
     Interrupted.plan(at_5=lambda value: value * float("nan"))
     try:
-        fit(model(), data()[:2], Interrupted(), accelerator="cpu", devices=2, batch_size=20, epochs=3)
+        fit(
+            model(), data()[:2], Interrupted(), hardware=Hardware(accelerator="cpu", devices=2), batch_size=20, epochs=3
+        )
     except NotFiniteError as error:
         return str(error)
     finally:
@@ -216,7 +229,14 @@ def not_finite():
 
 def shown():
     with contextlib.redirect_stderr(io.StringIO()) as told:
-        fit(model(), data()[:2], WeightedBCELoss(), accelerator="cpu", devices=2, epochs=2, progress=True)
+        fit(
+            model(),
+            data()[:2],
+            WeightedBCELoss(),
+            hardware=Hardware(accelerator="cpu", devices=2),
+            epochs=2,
+            progress=True,
+        )
     return told.getvalue()
 
 
@@ -224,7 +244,13 @@ def shared_out_by_the_user():
     """A loader with a DistributedSampler: the rows that this rank read in each of two epochs."""
     rows = Rows(*data()[:2])
     sampler = DistributedSampler(rows, shuffle=True)
-    result = fit(model(), loader(rows, 8, shuffle=False, sampler=sampler), WeightedBCELoss(), epochs=2, devices=2)
+    result = fit(
+        model(),
+        loader(rows, 8, shuffle=False, sampler=sampler),
+        WeightedBCELoss(),
+        epochs=2,
+        hardware=Hardware(devices=2),
+    )
     half = len(rows.read) // 2
     return {"epochs": [rows.read[:half], rows.read[half:]], "weights": result.model.state_dict()}
 
@@ -235,12 +261,12 @@ class OwnLoader(DataLoader):
 
 def cannot_be_shared():
     try:
-        fit(model(), OwnLoader(Rows(*data()[:2]), 8), WeightedBCELoss(), epochs=1, devices=2)
+        fit(model(), OwnLoader(Rows(*data()[:2]), 8), WeightedBCELoss(), epochs=1, hardware=Hardware(devices=2))
     except ValueError as error:
         return str(error)
 
 
-class Batches(IterableDataset):
+class Uneven(IterableDataset):
     """Batches that rank 0 gets five of and rank 1 two, or in one process what both ranks get together."""
 
     SHARES = ((0, 8, 16, 24, 32, 37), (37, 45, 53))
@@ -257,7 +283,7 @@ class Batches(IterableDataset):
             yield x[torch.cat(rows)], y[torch.cat(rows)]
 
 
-class NoneForRank1(Batches):
+class NoneForRank1(Uneven):
     """Nothing at all for rank 1."""
 
     SHARES = ((0, 8, 16), (0,))
@@ -265,7 +291,7 @@ class NoneForRank1(Batches):
 
 def uneven(rank=None, folder=None, objective=None, **fabric):
     """A run whose ranks have streams of different lengths, for training and for validation."""
-    train, held_out = (DataLoader(Batches(rank), batch_size=None) for _ in range(2))
+    train, held_out = (DataLoader(Uneven(rank), batch_size=None) for _ in range(2))
     result = fit(
         model(),
         train,
@@ -273,12 +299,10 @@ def uneven(rank=None, folder=None, objective=None, **fabric):
         validation=held_out,
         epochs=3,
         lr=0.03,
-        accelerator="cpu",
+        hardware=Hardware(accelerator="cpu", **fabric),
         progress=False,
-        checkpoint_dir=folder,
-        checkpoint_every=None if folder is None else 4,
+        checkpoint_dir=folder and Checkpoints(folder, 4),
         resume=folder is not None,
-        **fabric,
     )
     return told_of(result)
 
@@ -296,20 +320,22 @@ def uneven_broken_off(folder):
 def nothing_for_rank_1():
     try:
         train = DataLoader(NoneForRank1(RANK), batch_size=None)
-        fit(model(), train, WeightedBCELoss(), epochs=1, accelerator="cpu", devices=2, progress=False)
+        fit(
+            model(), train, WeightedBCELoss(), epochs=1, hardware=Hardware(accelerator="cpu", devices=2), progress=False
+        )
     except ValueError as error:
         return str(error)
 
 
 def without_being_told():
     """No devices=: what torchrun has started counts."""
-    result = fit(model(), data()[:2], WeightedBCELoss(), epochs=1, accelerator="cpu", progress=False)
+    result = fit(model(), data()[:2], WeightedBCELoss(), epochs=1, hardware=Hardware(accelerator="cpu"), progress=False)
     return result.model.state_dict()
 
 
 def wrongly_told():
     try:
-        fit(model(), data()[:2], WeightedBCELoss(), epochs=1, accelerator="cpu", devices=3)
+        fit(model(), data()[:2], WeightedBCELoss(), epochs=1, hardware=Hardware(accelerator="cpu", devices=3))
     except ValueError as error:
         return str(error)
 

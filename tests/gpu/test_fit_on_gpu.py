@@ -9,7 +9,7 @@ from torch import nn
 from metricfit import AugmentedLagrangian, MetricLoss, RunningCounts, fit
 from metricfit.curves import best_threshold
 from metricfit.losses import Mix, WeightedBCELoss
-from metricfit.train import NotFiniteError, fit_population
+from metricfit.train import Checkpoints, Hardware, NotFiniteError, fit_population
 from metricfit.train.data.sources import InMemory
 
 pytestmark = [
@@ -17,7 +17,9 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-ON_GPU = {"accelerator": "gpu", "devices": 1, "progress": False}
+
+def on_gpu(precision=None):
+    return {"hardware": Hardware(accelerator="gpu", precision=precision), "progress": False}
 
 
 def data(n, seed=0, dtype=torch.float32):
@@ -50,7 +52,7 @@ def by_precision():
     found = {}
     for precision in ("32-true", "bf16-mixed", "16-mixed"):
         told = {"validation": validation, "epochs": 5, "batch_size": 1024, "monitor": "best f1", "lr": 3e-3}
-        result = fit(mlp(), train, mix(), precision=precision, **told, **ON_GPU)
+        result = fit(mlp(), train, mix(), **told, **on_gpu(precision))
         found[precision] = f1_of(result.model, *test), result
     return found
 
@@ -83,7 +85,7 @@ def test_data_in_memory_is_indexed_on_the_device(monkeypatch):
         return batches(self, order, device, seed)
 
     monkeypatch.setattr(InMemory, "batches", watched)
-    fit(mlp(), data(8192), WeightedBCELoss(), epochs=2, batch_size=1024, **ON_GPU)
+    fit(mlp(), data(8192), WeightedBCELoss(), epochs=2, batch_size=1024, **on_gpu())
     assert devices == ["cuda"] * 16
 
 
@@ -100,11 +102,15 @@ class Breaks(WeightedBCELoss):
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
 def test_a_run_continues_after_an_interruption(tmp_path, precision):
     """Dropout, optimiser and the scaler of float16 included."""
-    told = {"epochs": 3, "batch_size": 512, "checkpoint_every": 3, "precision": precision, "resume": True}
+    told = {"epochs": 3, "batch_size": 512, "resume": True}
 
     def run(folder, last=None):
         Breaks.passes, Breaks.last = 0, last
-        told_here = told | ON_GPU | {"validation": data(1000, seed=1), "checkpoint_dir": tmp_path / folder}
+        told_here = (
+            told
+            | on_gpu(precision)
+            | {"validation": data(1000, seed=1), "checkpoint_dir": Checkpoints(tmp_path / folder, 3)}
+        )
         return fit(mlp(dropout=0.5), data(4096), Breaks(), **told_here)
 
     whole = run("whole")
@@ -132,7 +138,14 @@ def test_a_population_equals_its_members_trained_alone(name):
     told["start_at_prior"] = True  # a copy of a fresh model is not known to be fresh
     models = [mlp(seed, dtype=torch.float64) for seed in range(4)]
     alone = [
-        fit(copy.deepcopy(model), train, OBJECTIVES[name](), seed=seed, accelerator="gpu", devices=1, **told)
+        fit(
+            copy.deepcopy(model),
+            train,
+            OBJECTIVES[name](),
+            seed=seed,
+            hardware=Hardware(accelerator="gpu", devices=1),
+            **told,
+        )
         for seed, model in enumerate(models)
     ]
     together = fit_population(models, train, OBJECTIVES[name](), device="cuda", **told)
@@ -154,4 +167,4 @@ class TurnsBad(WeightedBCELoss):
 def test_nan_is_reported_with_its_step():
     """Though losses are looked at only every so many steps on a GPU."""
     with pytest.raises(NotFiniteError, match=r"nan at step 6 \(stage 0, epoch 1, batch 1 of 4\)"):
-        fit(mlp(), data(4096), TurnsBad(), epochs=3, batch_size=1024, **ON_GPU)
+        fit(mlp(), data(4096), TurnsBad(), epochs=3, batch_size=1024, **on_gpu())

@@ -8,7 +8,7 @@ from metricfit import Counts, MetricLoss
 from metricfit.curves import auroc, average_precision, best_thresholds
 from metricfit.decide import DecisionModule
 from metricfit.metrics import Accumulator, PerLabel
-from metricfit.train import Monitor, evaluate, fit
+from metricfit.train import Hardware, Monitor, evaluate, fit
 
 pytestmark = [
     pytest.mark.gpu,
@@ -100,7 +100,7 @@ def test_fit_with_thresholds_per_label():
     loss = MetricLoss("f1", threshold=PerLabel(found.thresholds.clamp(0.01, 0.99)))
     torch.manual_seed(0)
     settings = {"validation": (x, y), "epochs": 3, "monitor": ["best f1", "auroc"]}
-    settings |= {"accelerator": "gpu", "devices": 1, "progress": False}
+    settings |= {"hardware": Hardware(accelerator="gpu", devices=1), "progress": False}
     result = fit(nn.Linear(3, 3), (x, y.float()), loss, **settings)
     assert len(result.threshold) == 3
     assert evaluate(result, (x, y))["f1"] == pytest.approx(result.best, abs=1e-3)

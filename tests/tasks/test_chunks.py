@@ -201,7 +201,9 @@ def test_chunks_may_come_from_an_iterator():
 def test_constrained_losses_are_refused_with_an_alternative():
     inputs, target, _ = data("binary")
     loss = AugmentedLagrangian(WeightedBCELoss(), ["recall >= 0.9"])
-    with pytest.raises(TypeError, match=r"cannot split AugmentedLagrangian: .* fit\(\.\.\., accumulate=k\)"):
+    with pytest.raises(
+        TypeError, match=r"cannot split AugmentedLagrangian: .* fit\(\.\.\., steps=Steps\(accumulate=k\)\)"
+    ):
         backward_in_chunks(network(1), loss, in_chunks("even", inputs, target))
 
 

@@ -20,7 +20,7 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, steps
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, FitResult, Monitor, Stage, fit, fit_population
+from metricfit.train import Callback, Checkpoints, FitResult, Hardware, Monitor, Stage, fit, fit_population
 from metricfit.train.checkpoint.folder import RunFolder
 
 SAMPLES, EVERY = 200, 5
@@ -54,9 +54,9 @@ def stages():
     ]
 
 
-def one_model(folder, *, callbacks=(), **settings) -> FitResult:
+def one_model(folder, *, every=EVERY, callbacks=(), **settings) -> FitResult:
     """49 steps: epochs of 7, stages of 21 and 28; a checkpoint every 5 steps, and at the start of a stage."""
-    usual = {"checkpoint_dir": folder, "checkpoint_every": EVERY, "resume": True} if folder else {}
+    usual = {"checkpoint_dir": Checkpoints(folder, every), "resume": True} if folder else {}
     return fit(
         network(),
         data(),
@@ -65,7 +65,7 @@ def one_model(folder, *, callbacks=(), **settings) -> FitResult:
             "validation": data(seed=1),
             "batch_size": 32,
             "seed": 3,
-            "accelerator": "cpu",
+            "hardware": Hardware(accelerator="cpu"),
             "callbacks": callbacks,
             **usual,
             **settings,
@@ -73,14 +73,14 @@ def one_model(folder, *, callbacks=(), **settings) -> FitResult:
     )
 
 
-def population(folder, *, callbacks=(), **settings) -> list[FitResult]:
+def population(folder, *, every=EVERY, callbacks=(), **settings) -> list[FitResult]:
     """Three members with learning rates and stopping points of their own.
 
     The monitor's requirement, which is easily met, decides in place of the objective's, whose violation falls in every
     epoch: no member would stop early.
     """
     monitor = Monitor("f1", threshold="best", subject_to="recall >= 0.1")
-    usual = {"checkpoint_dir": folder, "checkpoint_every": EVERY, "resume": True} if folder else {}
+    usual = {"checkpoint_dir": Checkpoints(folder, every), "resume": True} if folder else {}
     return fit_population(
         [network(seed, norm=nn.LayerNorm) for seed in range(3)],
         data(),

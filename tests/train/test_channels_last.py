@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, evaluate, fit
+from metricfit.train import Callback, Checkpoints, Hardware, evaluate, fit
 
 DRAWN = torch.Generator().manual_seed(0)
 X = torch.randn(48, 3, 8, 8, generator=DRAWN)
@@ -32,8 +32,13 @@ def network():
 
 
 def trained(channels_last, data=(X, Y), model=None, **settings):
-    settings = {"epochs": 3, "batch_size": 16, "accelerator": "cpu", "progress": False} | settings
-    return fit(model or network(), data, WeightedBCELoss(), channels_last=channels_last, **settings)
+    settings = {
+        "epochs": 3,
+        "batch_size": 16,
+        "hardware": Hardware(accelerator="cpu", channels_last=channels_last),
+        "progress": False,
+    } | settings
+    return fit(model or network(), data, WeightedBCELoss(), **settings)
 
 
 def assert_close(one, other):
@@ -66,7 +71,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
 
     whole = trained(None, validation=(X, Y))
     with pytest.raises(KeyboardInterrupt):
-        trained(None, checkpoint_dir=tmp_path, callbacks=[Stop()], checkpoint_every=1, validation=(X, Y))
-    resumed = trained(None, checkpoint_dir=tmp_path, resume=True, checkpoint_every=1, validation=(X, Y))
+        trained(None, checkpoint_dir=Checkpoints(tmp_path, 1), callbacks=[Stop()], validation=(X, Y))
+    resumed = trained(None, checkpoint_dir=Checkpoints(tmp_path, 1), resume=True, validation=(X, Y))
     for name, tensor in whole.model.state_dict().items():
         torch.testing.assert_close(resumed.model.state_dict()[name], tensor, rtol=0, atol=1e-6)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from metricfit import AugmentedLagrangian, MetricLoss, metrics
 from metricfit.losses import WeightedBCELoss
 from metricfit.models import PerMember
-from metricfit.train import Monitor, Stage, fit, recipes
+from metricfit.train import Batches, Monitor, Stage, Steps, fit, recipes
 
 CLASSES = torch.arange(N) % 3
 
@@ -265,16 +265,15 @@ WRONG = {
         "class_weight needs data in memory",
     ),
     "stratified_labels": (
-        {"model": network(3), "train": (X, LABELS), "stratified": True},
+        {"model": network(3), "train": (X, LABELS), "batch_size": Batches(20, stratified=True)},
         ValueError,
         r"stratified batches need one label per sample, but the labels have shape \(40, 3\)",
     ),
     "stratified_loader": (
-        {"train": DataLoader(TensorDataset(X, Y)), "stratified": True},
+        {"train": DataLoader(TensorDataset(X, Y)), "batch_size": Batches(20, stratified=True)},
         ValueError,
         "a DataLoader makes its own batches; for stratified or oversampled batches pass a Dataset",
     ),
-    "oversample": ({"oversample": 30}, ValueError, "oversample is the share of positives"),
     "epochs": ({"epochs": 0}, ValueError, "epochs must be an integer of at least 1"),
     "epochs_and_a_half": ({"epochs": 1.5}, ValueError, r"epochs must be an integer of at least 1, got 1\.5"),
     "batch_size_of_fractions": ({"batch_size": 64.0}, ValueError, "batch_size must be an integer of at least 1"),
@@ -309,9 +308,6 @@ WRONG = {
     "class_weight_below_0": ({"class_weight": {0: -1.0}}, ValueError, "one finite weight of at least 0"),
     "lr": ({"lr": -1.0}, ValueError, "lr must be above 0"),
     "batch_size": ({"batch_size": 0}, ValueError, "batch_size must be an integer of at least 1"),
-    "accumulate": ({"accumulate": 0}, ValueError, "accumulate is the number of parts"),
-    "accumulate_part": ({"accumulate": 1.5}, ValueError, "an integer of at least 1; got 1.5"),
-    "clip": ({"clip": 0.0}, ValueError, "clip must be above 0"),
     "prior_of_classes": (
         {"model": network(3), "train": (X, CLASSES), "objective": CE(), "start_at_prior": True},
         ValueError,
@@ -398,3 +394,16 @@ def test_makers_are_called_once_before_training_and_once_a_stage():
     fit(network(), (X, Y), stages, optimizer=optimizer, scheduler=scheduler, progress=False)
     first, second = (["optimizer at 0.1", "scheduler"], ["optimizer at 0.2", "scheduler"])
     assert log == [*first, *second, *first, "step", *second, "step"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"accumulate": 0}, "accumulate is the number of parts"),
+        ({"accumulate": 1.5}, "an integer of at least 1; got 1.5"),
+        ({"clip": 0.0}, "clip must be above 0"),
+    ],
+)
+def test_steps_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Steps(**settings)

@@ -16,7 +16,7 @@ from runs_to_kill import EVERY, data, network, one_model
 from torch import nn
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import CheckpointWarning, fit
+from metricfit.train import CheckpointWarning, Hardware, fit
 from metricfit.train.checkpoint.folder import RunFolder
 
 
@@ -55,7 +55,13 @@ def test_swapped_checkpoints_are_noticed(uninterrupted, tmp_path):
 
 def test_a_checkpoint_of_another_model_is_refused_with_the_remedy(tmp_path):
     def run(folder, width=16, **options):
-        settings = {"epochs": 3, "accelerator": "cpu", "checkpoint_dir": folder, "resume": True, "progress": False}
+        settings = {
+            "epochs": 3,
+            "hardware": Hardware(accelerator="cpu"),
+            "checkpoint_dir": folder,
+            "resume": True,
+            "progress": False,
+        }
         return fit(network(width=width), data(), WeightedBCELoss(), **settings, **options)
 
     interrupt(partial(run, width=8), tmp_path / "theirs", 2)
@@ -142,7 +148,7 @@ def test_state_that_cannot_be_saved_is_reported_before_the_first_step(tmp_path):
     with pytest.raises(
         TypeError, match=r"state\['learner'\]\['members'\]\[0\]\['objective'\]\['_extra_state'\]\['names'\] is set"
     ):
-        fit(network(), data(), Odd(), checkpoint_dir=tmp_path, accelerator="cpu")
+        fit(network(), data(), Odd(), checkpoint_dir=tmp_path, hardware=Hardware(accelerator="cpu"))
     assert RunFolder(tmp_path).steps_made == 0
 
 

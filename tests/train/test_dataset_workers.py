@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 
 from metricfit import MetricLoss
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, fit
+from metricfit.train import Batches, Callback, Hardware, fit
 from metricfit.train.data import sources
 from metricfit.train.data.sources import FromDataset
 
@@ -51,8 +51,14 @@ class Reads(Callback):
             self.at_first_step = self.dataset.reads
 
 
-def trained(dataset, **settings):
-    settings = {"epochs": 3, "batch_size": 16, "lr": 0.01, "progress": False, "accelerator": "cpu"} | settings
+def trained(dataset, workers=0, **settings):
+    settings = {
+        "epochs": 3,
+        "batch_size": 16,
+        "lr": 0.01,
+        "progress": False,
+        "hardware": Hardware(accelerator="cpu", workers=workers),
+    } | settings
     return fit(network(dtype=torch.float32), dataset, settings.pop("loss", WeightedBCELoss()), **settings)
 
 
@@ -99,7 +105,7 @@ def test_few_items_are_read_before_the_first_step():
 def test_all_labels_are_read_where_the_order_depends_on_them():
     dataset = Slow(150)
     reads = Reads(dataset)
-    trained(dataset, epochs=1, batch_size=20, callbacks=[reads], stratified=True)
+    trained(dataset, epochs=1, batch_size=Batches(20, stratified=True), callbacks=[reads])
     assert reads.at_first_step >= 150
 
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from metricfit import AugmentedLagrangian, MetricLoss, losses, steps
 from metricfit.losses import WeightedBCELoss
 from metricfit.losses.gradient_watch import DeadGradientWarning
-from metricfit.train import NotFiniteError, Stage, fit, fit_population
+from metricfit.train import Checkpoints, NotFiniteError, Stage, fit, fit_population
 
 
 class NanAt(nn.Module):
@@ -158,7 +158,7 @@ def test_the_batch_is_counted_from_the_epochs_start_in_a_resumed_run(tmp_path):
 
     seen, breaks = [], True
     train = loader(torch.where(torch.arange(N) == N - 1, 2, Y))
-    settings = {"epochs": 2, "checkpoint_dir": tmp_path / "run", "checkpoint_every": 3, "progress": False}
+    settings = {"epochs": 2, "checkpoint_dir": Checkpoints(tmp_path / "run", 3), "progress": False}
     with pytest.raises(KeyboardInterrupt):
         fit(network(), train, Breaks(), **settings)
     breaks = False

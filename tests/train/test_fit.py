@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Monitor, Stage, fit
-from metricfit.train.data.batches import Order
+from metricfit.train import Hardware, Monitor, Stage, Steps, fit
+from metricfit.train.data.batches import Batches
 
 
 def by_hand(
@@ -27,7 +27,7 @@ def by_hand(
     batch_size,
     seed=0,
     scheduler=None,
-    clip=None,
+    steps=None,
     weight=None,
     prior=True,
     dtype=torch.float64,
@@ -40,16 +40,16 @@ def by_hand(
         nn.init.constant_(model[-1].bias, math.log(share / (1 - share)))
     optimizer = optimizer(model.parameters())
     schedule = scheduler and scheduler(optimizer)
-    order, means = Order(batch_size), []
+    order, means = Batches(batch_size), []
     for epoch in range(epochs):
         seen = []
-        for index in order.batches(y, seed, 0, epoch):
+        for index in order.divide(y, seed, 0, epoch):
             optimizer.zero_grad()
             settings = {} if weight is None else {"weight": weight[index]}
             value = loss(model(x[index]).squeeze(1), y[index].to(dtype), **settings)
             value.backward()
-            if clip:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            if steps is not None and steps.clip:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), steps.clip)
             optimizer.step()
             seen.append(float(value.detach()))
         if schedule:
@@ -89,13 +89,19 @@ def test_fit_equals_a_loop_written_by_hand(loss, optimizer):
 def test_on_one_device_fit_is_the_loop_by_hand_without_fabric(clip, monkeypatch):
     """In float32 and with the default optimiser, whose fused form rounds differently."""
     monkeypatch.setitem(sys.modules, "lightning_fabric", None)
-    settings = {"epochs": 6, "batch_size": 40, "seed": 3, "clip": clip}
+    settings = {"epochs": 6, "batch_size": 40, "seed": 3, "steps": Steps(clip=clip)}
     single = torch.float32
     expected, means = by_hand(
         WeightedBCELoss(), lambda options: torch.optim.AdamW(options, lr=0.02), dtype=single, **settings
     )
     result = fit(
-        network(dtype=single), data(), WeightedBCELoss(), lr=0.02, accelerator="cpu", progress=False, **settings
+        network(dtype=single),
+        data(),
+        WeightedBCELoss(),
+        lr=0.02,
+        hardware=Hardware(accelerator="cpu"),
+        progress=False,
+        **settings,
     )
     torch.testing.assert_close(weights_of(result.model), expected, rtol=0, atol=1e-5)
     assert result.history["train_loss"] == pytest.approx(means, abs=1e-5)
@@ -104,10 +110,10 @@ def test_on_one_device_fit_is_the_loop_by_hand_without_fabric(clip, monkeypatch)
 WEIGHT = torch.rand(N, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.1
 
 OPTIONS = {
-    "clip": {"clip": 0.05},
+    "clip": {"steps": Steps(clip=0.05)},
     "scheduler": {"scheduler": exponential},
     "weight": {"weight": WEIGHT},
-    "all": {"clip": 0.05, "scheduler": exponential, "weight": WEIGHT},
+    "all": {"steps": Steps(clip=0.05), "scheduler": exponential, "weight": WEIGHT},
 }
 
 
@@ -141,7 +147,7 @@ ACCUMULATED = {
 @pytest.mark.parametrize("loss", ACCUMULATED.values(), ids=ACCUMULATED)
 @pytest.mark.parametrize("parts", [4, 30])
 def test_a_batch_in_parts_is_the_whole_batch(loss, parts):
-    whole, in_parts = trained(loss()), trained(loss(), accumulate=parts)
+    whole, in_parts = trained(loss()), trained(loss(), steps=Steps(accumulate=parts))
     torch.testing.assert_close(weights_of(in_parts.model), weights_of(whole.model), rtol=0, atol=1e-10)
     assert in_parts.history["train_loss"] == pytest.approx(whole.history["train_loss"], abs=1e-10)
 
@@ -165,7 +171,7 @@ def test_dropout_drops_the_same_units_when_a_part_is_computed_again():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), Noise(), nn.Linear(8, 1)).double()
     twin = copy.deepcopy(model)
-    settings = {"batch_size": 20, "epochs": 1, "lr": 0.5, "optimizer": torch.optim.SGD, "accumulate": 4}
+    settings = {"batch_size": 20, "epochs": 1, "lr": 0.5, "optimizer": torch.optim.SGD, "steps": Steps(accumulate=4)}
     trained(MetricLoss("f1"), (x, y), model, start_at_prior=False, **settings)
     drawn = model[1].drawn
     assert len(drawn) == 16  # two batches of four parts, each computed twice
@@ -173,7 +179,7 @@ def test_dropout_drops_the_same_units_when_a_part_is_computed_again():
         assert all(torch.equal(drawn[number + part], drawn[number + 4 + part]) for part in range(4))
     assert not torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[8])
-    for number, index in zip((0, 8), Order(20).batches(y, 0, 0, 0), strict=True):
+    for number, index in zip((0, 8), Batches(20).divide(y, 0, 0, 0), strict=True):
         masks = torch.cat(drawn[number : number + 4])
         logits = twin[2](2 * twin[0](x[index]) * masks).squeeze(1)
         gradient = torch.autograd.grad(MetricLoss("f1")(logits, y[index].double()), list(twin.parameters()))

@@ -9,8 +9,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from metricfit import MetricLoss
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import evaluate
-from metricfit.train.data.batches import Order
+from metricfit.train import Hardware, evaluate
+from metricfit.train.data.batches import Batches
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -19,7 +19,11 @@ def test_a_dataset_gives_what_tensors_give_dropout_included(workers):
     from_tensors = trained(WeightedBCELoss(), model=network(dropout=0.5), **settings)
     settings["validation"] = TensorDataset(*data())
     from_dataset = trained(
-        WeightedBCELoss(), TensorDataset(*data()), model=network(dropout=0.5), workers=workers, **settings
+        WeightedBCELoss(),
+        TensorDataset(*data()),
+        model=network(dropout=0.5),
+        hardware=Hardware(workers=workers),
+        **settings,
     )
     assert torch.equal(weights_of(from_tensors.model), weights_of(from_dataset.model))
     assert from_tensors.history == from_dataset.history
@@ -28,7 +32,7 @@ def test_a_dataset_gives_what_tensors_give_dropout_included(workers):
 def test_a_loader_with_the_same_batches_gives_what_tensors_give():
     x, y = data()
     whole = trained(WeightedBCELoss(), model=network(dropout=0.5), batch_size=N, start_at_prior=False)
-    (order,) = Order(N).batches(y, 0, 0, 0)
+    (order,) = Batches(N).divide(y, 0, 0, 0)
     first = trained(
         WeightedBCELoss(),
         DataLoader(TensorDataset(x[order], y[order]), batch_size=N),
@@ -137,7 +141,7 @@ def test_stratified_and_oversampled_batches_reach_the_objective(option):
 
     Shares.seen.clear()
     _, y = data()
-    trained(Shares(), batch_size=15, epochs=1, **option)
+    trained(Shares(), batch_size=Batches(15, **option), epochs=1)
     if "oversample" in option:
         assert sum(Shares.seen) / len(Shares.seen) == pytest.approx(0.5, abs=0.01)
     else:
@@ -146,7 +150,14 @@ def test_stratified_and_oversampled_batches_reach_the_objective(option):
 
 
 @pytest.mark.parametrize(
-    "option", [{"class_weight": "balanced"}, {"class_weight": {1: 5.0}}, {"stratified": True}, {"oversample": 0.6}]
+    "option",
+    [
+        {"class_weight": "balanced"},
+        {"class_weight": {1: 5.0}},
+        {"batch_size": Batches(25, stratified=True)},
+        {"batch_size": Batches(25, oversample=0.6)},
+    ],
+    ids=str,
 )
 def test_ignored_labels_are_no_class(option):
     """Ignored samples of any label train what ignored samples of another do, and are not dealt as positives."""
@@ -156,7 +167,7 @@ def test_ignored_labels_are_no_class(option):
     for label in (-100, 255):
         marked = torch.where(kept, y, label)
         loss = MetricLoss("f1", ignore_index=label)
-        results.append(weights_of(trained(loss, (x, marked), batch_size=25, **option).model))
+        results.append(weights_of(trained(loss, (x, marked), **{"batch_size": 25} | option).model))
     assert torch.equal(*results)
 
 
@@ -172,5 +183,7 @@ def test_balanced_class_weights_are_of_what_is_not_ignored():
 
 def test_a_column_of_labels_can_be_stratified():
     x, y = data()
-    column, row = (trained(WeightedBCELoss(), (x, item), stratified=True) for item in (y[:, None], y))
+    column, row = (
+        trained(WeightedBCELoss(), (x, item), batch_size=Batches(50, stratified=True)) for item in (y[:, None], y)
+    )
     assert torch.equal(weights_of(column.model), weights_of(row.model))

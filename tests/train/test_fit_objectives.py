@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 from metricfit import AugmentedLagrangian, MetricLoss, steps
 from metricfit.losses import WeightedBCELoss
 from metricfit.models import PerMember, TabM
-from metricfit.train.data.batches import Order
+from metricfit.train.data.batches import Batches
 
 
 def lagrangian():
@@ -98,7 +98,7 @@ def test_the_index_goes_to_objectives_that_take_it():
 
     x, y = data()
     trained(Indexed(), epochs=2, seed=4)
-    expected = [item for epoch in range(2) for item in Order(50).batches(y, 4, 0, epoch)]
+    expected = [item for epoch in range(2) for item in Batches(50).divide(y, 4, 0, epoch)]
     assert len(Indexed.seen) == len(expected)
     assert all(map(torch.equal, Indexed.seen, expected))
     Indexed.seen.clear()

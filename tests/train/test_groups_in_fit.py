@@ -33,6 +33,10 @@ def objective(bound=0.8, groups=2):
     return AugmentedLagrangian(WeightedBCELoss(), RequirementConstraint(f"recall >= {bound}", groups=groups), mu=1.0)
 
 
+def named(x, y, group):
+    return {"x": x, "y": y, "group": group}
+
+
 def recall_of_groups(model, x, y, group):
     with torch.no_grad():
         counts = Counts.hard(model(x).squeeze(1), y, group=group, groups=2)
@@ -45,11 +49,9 @@ def test_a_requirement_per_group_is_trained_and_reported():
     settings = {**SETTINGS, "epochs": 40}
     result = fit(
         network(),
-        (x, y),
+        named(x, y, group),
         objective(),
-        validation=(held_x, held_y),
-        groups=group,
-        validation_groups=held_group,
+        validation=named(held_x, held_y, held_group),
         **settings,
     )
     assert tuple(result.objective.multipliers["recall >= 0.8"].shape) == (2, 1)
@@ -76,12 +78,10 @@ def weights(model):
 
 def test_tensors_datasets_and_dictionaries_give_the_same():
     x, y, group = data()
-    plain = fit(network(), (x, y), objective(), groups=group, **SETTINGS)
-    dataset = fit(network(), Items(x, y), objective(), groups=group, **SETTINGS)
-    named = fit(network(), Items(x, y, group, keys=("x", "y", "group")), objective(), **SETTINGS)
-    for other in (dataset, named):
-        torch.testing.assert_close(weights(other.model), weights(plain.model))
-        assert other.requirements == plain.requirements
+    plain = fit(network(), named(x, y, group), objective(), **SETTINGS)
+    dataset = fit(network(), Items(x, y, group, keys=("x", "y", "group")), objective(), **SETTINGS)
+    torch.testing.assert_close(weights(dataset.model), weights(plain.model))
+    assert dataset.requirements == plain.requirements
 
 
 def test_a_loader_gives_dictionaries_with_groups():
@@ -95,10 +95,10 @@ def test_a_loader_gives_dictionaries_with_groups():
 def test_members_of_a_population_are_what_they_are_alone():
     x, y, group = data()
     held_x, held_y, held_group = data(1)
-    settings = {**SETTINGS, "groups": group, "validation": (held_x, held_y), "validation_groups": held_group}
-    several = fit_population([network(0), network(1)], (x, y), objective(), seeds=[5, 6], **settings)
+    settings = {**SETTINGS, "validation": named(held_x, held_y, held_group)}
+    several = fit_population([network(0), network(1)], named(x, y, group), objective(), seeds=[5, 6], **settings)
     for seed, member in enumerate(several):
-        alone = fit(network(seed), (x, y), objective(), seed=5 + seed, **settings)
+        alone = fit(network(seed), named(x, y, group), objective(), seed=5 + seed, **settings)
         torch.testing.assert_close(weights(member.model), weights(alone.model), rtol=1e-4, atol=1e-5)
         assert member.requirements == alone.requirements
 
@@ -106,12 +106,12 @@ def test_members_of_a_population_are_what_they_are_alone():
 def test_gaps_and_equalities_of_a_population_are_those_of_each_member_alone():
     x, y, group = data()
     held_x, held_y, held_group = data(1)
-    settings = {**SETTINGS, "groups": group, "validation": (held_x, held_y), "validation_groups": held_group}
+    settings = {**SETTINGS, "validation": named(held_x, held_y, held_group)}
     requirements = ["recall.gap(2) <= 0.01", "selection_rate == 0.3"]
     loss = AugmentedLagrangian(WeightedBCELoss(), requirements, mu=1.0, lambda_max=0.2, update_on="held_out")
-    several = fit_population([network(0), network(1)], (x, y), loss, seeds=[5, 6], **settings)
+    several = fit_population([network(0), network(1)], named(x, y, group), loss, seeds=[5, 6], **settings)
     for seed, member in enumerate(several):
-        alone = fit(network(seed), (x, y), loss, seed=5 + seed, **settings)
+        alone = fit(network(seed), named(x, y, group), loss, seed=5 + seed, **settings)
         for name, multiplier in alone.objective.multipliers.items():
             torch.testing.assert_close(member.objective.multipliers[name], multiplier, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(weights(member.model), weights(alone.model), rtol=1e-4, atol=1e-5)
@@ -119,7 +119,7 @@ def test_gaps_and_equalities_of_a_population_are_those_of_each_member_alone():
 
 def test_folds_take_groups():
     x, y, group = data()
-    result = fit_folds(network, (x, y), objective(), folds=2, groups=group, **SETTINGS)
+    result = fit_folds(network, named(x, y, group), objective(), folds=2, **SETTINGS)
     assert [len(member.requirements) for member in result.members] == [1, 1]
 
 
@@ -128,48 +128,52 @@ def test_a_stage_without_groups_comes_first():
     from metricfit.train import Stage
 
     stages = [Stage(WeightedBCELoss()), Stage(objective())]
-    result = fit(network(), (x, y), stages, groups=group, **SETTINGS)
+    result = fit(network(), named(x, y, group), stages, **SETTINGS)
     assert len(result.requirements) == 1
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("group", "message"),
     [
-        ({}, r"requirement per group: pass groups=, one number per train sample"),
-        ({"groups": torch.arange(400) % 3}, r"groups must be from 0 to 1, got numbers from 0 to 2"),
-        ({"groups": torch.zeros(3, dtype=torch.long)}, r"one integer per sample, of shape \(400,\)"),
-        ({"groups": torch.zeros(400)}, "one integer per sample"),
-        ({"groups": torch.arange(400) % 2, "validation": data()[:2]}, r"pass validation_groups="),
+        (None, r"requirement per group: pass train as"),
+        (torch.arange(400) % 3, r"groups must be from 0 to 1, got numbers from 0 to 2"),
+        (torch.zeros(3, dtype=torch.long), r"one integer per sample, of shape \(400,\)"),
+        (torch.zeros(400), "one integer per sample"),
     ],
 )
-def test_wrong_groups_are_refused_before_training(settings, message):
+def test_wrong_groups_are_refused_before_training(group, message):
     x, y, _ = data()
     with pytest.raises(ValueError, match=message):
-        fit(network(), (x, y), objective(), **SETTINGS, **settings)
+        fit(network(), named(x, y, group), objective(), **SETTINGS)
+
+
+def test_validation_samples_need_groups_too():
+    with pytest.raises(ValueError, match="pass validation as"):
+        fit(network(), named(*data()), objective(), validation=data()[:2], **SETTINGS)
 
 
 def test_groups_that_nothing_uses_are_refused():
     x, y, group = data()
-    with pytest.raises(ValueError, match="no objective uses them"):
-        fit(network(), (x, y), WeightedBCELoss(), groups=group, **SETTINGS)
+    with pytest.raises(ValueError, match="not used by any objective"):
+        fit(network(), named(x, y, group), WeightedBCELoss(), **SETTINGS)
 
 
 def test_named_groups_are_those_of_their_numbers():
     x, y, group = data()
     names = ["west", "east"]
     labels = [names[number] for number in group]
-    named = AugmentedLagrangian(WeightedBCELoss(), RequirementConstraint("recall >= 0.8", groups=names), mu=1.0)
-    by_number = fit(network(), (x, y), objective(), groups=group, **SETTINGS)
-    by_name = fit(network(), (x, y), named, groups=labels, **SETTINGS)
+    by_names = AugmentedLagrangian(WeightedBCELoss(), RequirementConstraint("recall >= 0.8", groups=names), mu=1.0)
+    by_number = fit(network(), named(x, y, group), objective(), **SETTINGS)
+    by_name = fit(network(), named(x, y, labels), by_names, **SETTINGS)
     assert torch.equal(weights(by_name.model), weights(by_number.model))
     several = fit_population(
-        [network(0), network(1)], (x, y), named, groups=labels, validation=(x, y), validation_groups=labels, **SETTINGS
+        [network(0), network(1)], named(x, y, labels), by_names, validation=named(x, y, labels), **SETTINGS
     )
     assert len(several) == 2
     with pytest.raises(ValueError, match="groups are texts: pass integers, or name the groups"):
-        fit(network(), (x, y), objective(), groups=labels, **SETTINGS)
+        fit(network(), named(x, y, labels), objective(), **SETTINGS)
     with pytest.raises(ValueError, match="not one of the groups"):
-        fit(network(), (x, y), named, groups=["north", *labels[1:]], **SETTINGS)
+        fit(network(), named(x, y, ["north", *labels[1:]]), by_names, **SETTINGS)
     with pytest.raises(ValueError, match="list of their names, each once"):
         RequirementConstraint("recall >= 0.8", groups=["west", "west"])
 
@@ -178,13 +182,13 @@ def test_a_gap_is_trained_and_reported():
     x, y, group = data()
     held_x, held_y, held_group = data(1)
     gap = AugmentedLagrangian(WeightedBCELoss(), "recall.gap(2) <= 0.1", mu=2.0, update_on="held_out")
-    settings = {**SETTINGS, "epochs": 60, "validation": (held_x, held_y)}
-    result = fit(network(), (x, y), gap, groups=group, validation_groups=held_group, **settings)
+    settings = {**SETTINGS, "epochs": 60, "validation": named(held_x, held_y, held_group)}
+    result = fit(network(), named(x, y, group), gap, **settings)
     first, second = recall_of_groups(result.model, held_x, held_y, held_group)
     (outcome,) = result.requirements
     assert outcome.met
     assert outcome.value == pytest.approx(abs(first - second))
-    plain = fit(network(), (x, y), WeightedBCELoss(), **settings)
+    plain = fit(network(), (x, y), WeightedBCELoss(), **settings | {"validation": (held_x, held_y)})
     first, second = recall_of_groups(plain.model, held_x, held_y, held_group)
     assert abs(first - second) > 0.1
 
@@ -198,10 +202,10 @@ def test_groups_can_be_named_by_integers():
     x, y, group = data()
     for names in ([2019, 2020], [1, 0]):
         labels = torch.tensor(names)[group]
-        by_name = fit(network(), (x, y), objective(groups=names), groups=labels, **SETTINGS)
-        by_number = fit(network(), (x, y), objective(), groups=group, **SETTINGS)
+        by_name = fit(network(), named(x, y, labels), objective(groups=names), **SETTINGS)
+        by_number = fit(network(), named(x, y, group), objective(), **SETTINGS)
         key = "recall >= 0.8"
         assert torch.equal(by_name.objective.multipliers[key], by_number.objective.multipliers[key])
         assert torch.equal(weights(by_name.model), weights(by_number.model))
     with pytest.raises(ValueError, match="not one of the groups"):
-        fit(network(), (x, y), objective(groups=[2019, 2020]), groups=group, **SETTINGS)
+        fit(network(), named(x, y, group), objective(groups=[2019, 2020]), **SETTINGS)

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from metricfit import AugmentedLagrangian, Counts, metrics
 from metricfit.constraints import RequirementConstraint
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Stage, fit, fit_folds, fit_population
+from metricfit.train import Checkpoints, Stage, fit, fit_folds, fit_population
 from metricfit.train.checkpoint.folder import RunFolder
 
 EPOCHS = 6
@@ -32,6 +32,10 @@ def network(seed=0):
     return nn.Linear(3, 1).double()
 
 
+def named(x, y, group):
+    return {"x": x, "y": y, "group": group}
+
+
 def objective(**settings):
     everywhere = RequirementConstraint("recall >= 0.97", groups=2)
     return AugmentedLagrangian(WeightedBCELoss(), [everywhere, "fpr <= 0.05"], mu=0.5, update_on="held_out", **settings)
@@ -40,8 +44,8 @@ def objective(**settings):
 def run(model=None, loss=None, **settings):
     x, y, group = data()
     held_x, held_y, held_group = data(1)
-    rows = {"validation": (held_x, held_y), "groups": group, "validation_groups": held_group}
-    return fit(model or network(), (x, y), loss or objective(), **{**SETTINGS, **rows, **settings})
+    settings = {**SETTINGS, "validation": named(held_x, held_y, held_group), **settings}
+    return fit(model or network(), named(x, y, group), loss or objective(), **settings)
 
 
 def test_multipliers_are_those_of_a_loop_by_hand():
@@ -81,8 +85,10 @@ def test_they_differ_from_those_of_the_training_rows():
 
 def test_members_of_a_population_are_what_they_are_alone():
     (x, y, group), (held_x, held_y, held_group) = data(), data(1)
-    rows = {"validation": (held_x, held_y), "groups": group, "validation_groups": held_group}
-    several = fit_population([network(0), network(1)], (x, y), objective(), seeds=[5, 6], **SETTINGS, **rows)
+    rows = {"validation": named(held_x, held_y, held_group)}
+    several = fit_population(
+        [network(0), network(1)], named(x, y, group), objective(), seeds=[5, 6], **SETTINGS, **rows
+    )
     for seed, member in enumerate(several):
         alone = run(network(seed), seed=5 + seed)
         torch.testing.assert_close(dict(member.model.state_dict()), dict(alone.model.state_dict()))
@@ -93,7 +99,7 @@ def test_members_of_a_population_are_what_they_are_alone():
 
 def test_folds_of_unequal_lengths_use_their_own_validation_rows():
     x, y, group = data(n=301)
-    result = fit_folds(network, (x, y), objective(), folds=3, groups=group, **SETTINGS)
+    result = fit_folds(network, named(x, y, group), objective(), folds=3, **SETTINGS)
     multipliers = [member.objective.multipliers["fpr <= 0.05"] for member in result.members]
     assert len({float(multiplier) for multiplier in multipliers}) == 3
 
@@ -101,9 +107,11 @@ def test_folds_of_unequal_lengths_use_their_own_validation_rows():
 @pytest.mark.parametrize("optimizer", [None, ADAM], ids=["usual", "adam"])
 @pytest.mark.parametrize("step", [1, 7, 12])
 def test_an_interrupted_run_continues_to_the_bit(tmp_path, step, optimizer):
-    settings = {"batch_size": 100, "checkpoint_every": 2, "optimizer": torch.optim.AdamW, "lr": 0.05}
-    whole = run(loss=objective(multiplier_optimizer=optimizer), checkpoint_dir=tmp_path / "whole", **settings)
-    settings |= {"checkpoint_dir": tmp_path / "resumed", "resume": True}
+    settings = {"batch_size": 100, "optimizer": torch.optim.AdamW, "lr": 0.05}
+    whole = run(
+        loss=objective(multiplier_optimizer=optimizer), checkpoint_dir=Checkpoints(tmp_path / "whole", 2), **settings
+    )
+    settings |= {"checkpoint_dir": Checkpoints(tmp_path / "resumed", 2), "resume": True}
     with pytest.raises(Interrupted):
         run(loss=objective(multiplier_optimizer=optimizer), callbacks=[StopAt(step)], **settings)
     resumed = run(loss=objective(multiplier_optimizer=optimizer), **settings)
@@ -130,15 +138,15 @@ def test_a_loader_and_a_second_stage():
 def test_without_a_validation_set_it_is_refused():
     x, y, group = data()
     with pytest.raises(ValueError, match=r"moves the multipliers on the validation set: pass validation=\(X, y\)"):
-        fit(network(), (x, y), objective(), groups=group, **SETTINGS)
+        fit(network(), named(x, y, group), objective(), **SETTINGS)
 
 
 def test_members_of_a_population_have_optimisers_of_multipliers_of_their_own():
     x, y, group = data()
-    rows = {"validation": (x, y), "groups": group, "validation_groups": group}
+    rows = {"validation": named(x, y, group)}
     together = fit_population(
-        [network(0), network(1)], (x, y), objective(multiplier_optimizer=ADAM), **SETTINGS, **rows
+        [network(0), network(1)], named(x, y, group), objective(multiplier_optimizer=ADAM), **SETTINGS, **rows
     )
-    alone = fit(network(1), (x, y), objective(multiplier_optimizer=ADAM), **SETTINGS | {"seed": 1}, **rows)
+    alone = fit(network(1), named(x, y, group), objective(multiplier_optimizer=ADAM), **SETTINGS | {"seed": 1}, **rows)
     for name, multiplier in alone.objective.multipliers.items():
         torch.testing.assert_close(together[1].objective.multipliers[name], multiplier, rtol=1e-3, atol=1e-4)

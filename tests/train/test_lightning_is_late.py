@@ -6,19 +6,19 @@ import sys
 POPULATION = """
 import sys, torch
 from metricfit.losses import MetricLoss
-from metricfit.train import fit, fit_population
-x = torch.randn(32, 2)
+from metricfit.train import Hardware, fit, fit_population
+x, on_cpu = torch.randn(32, 2), Hardware(accelerator="cpu")
 fit_population([torch.nn.Linear(2, 1)], (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, device="cpu", progress=False)
-fit(torch.nn.Linear(2, 1), (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, accelerator="cpu", progress=False)
+fit(torch.nn.Linear(2, 1), (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, hardware=on_cpu, progress=False)
 assert "lightning_fabric" not in sys.modules
 """
 WITHOUT = """
 import sys, torch
 sys.modules["lightning_fabric"] = None
 from metricfit.losses import MetricLoss
-from metricfit.train import fit
-x = torch.randn(32, 2)
-fit(torch.nn.Linear(2, 1), (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, precision="bf16-mixed", progress=False)
+from metricfit.train import Hardware, fit
+x, mixed = torch.randn(32, 2), Hardware(precision="bf16-mixed")
+fit(torch.nn.Linear(2, 1), (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, hardware=mixed, progress=False)
 """
 
 

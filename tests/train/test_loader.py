@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, evaluate, fit
+from metricfit.train import Callback, Checkpoints, Hardware, evaluate, fit
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.data.sources import FromLoader
 
@@ -96,8 +96,8 @@ class Watched(Callback):
             raise RuntimeError("stop")
 
 
-def trained(loader, folder=None, watched=None, **settings):
-    usual = {"epochs": 3, "lr": 0.01, "accelerator": "cpu", "progress": False, "validation": data()}
+def trained(loader, folder=None, watched=None, every=None, **settings):
+    usual = {"epochs": 3, "lr": 0.01, "hardware": Hardware(accelerator="cpu"), "progress": False, "validation": data()}
     callbacks = [] if watched is None else [watched]
     return fit(
         model(),
@@ -105,7 +105,7 @@ def trained(loader, folder=None, watched=None, **settings):
         WeightedBCELoss(),
         **(usual | settings),
         callbacks=callbacks,
-        checkpoint_dir=folder,
+        checkpoint_dir=folder and Checkpoints(folder, every),
         resume=folder is not None,
     )
 
@@ -125,14 +125,13 @@ def test_an_epoch_of_a_stream_ends_where_the_stream_ends(kind):
 @pytest.mark.parametrize("kind", ["no length", "too long a length", "too short a length"])
 @pytest.mark.parametrize("every", [4, 13, None])
 def test_a_run_on_a_stream_resumes_to_the_same_weights_and_history(tmp_path, kind, every):
-    settings = {} if every is None else {"checkpoint_every": every}
-    whole = trained(LOADERS[kind](), tmp_path / "whole", **settings)
+    whole = trained(LOADERS[kind](), tmp_path / "whole", every=every)
     stop = Watched(stop_at=23)
     with pytest.raises(RuntimeError, match="stop"):
-        trained(LOADERS[kind](), tmp_path / "stopped", stop, **settings)
+        trained(LOADERS[kind](), tmp_path / "stopped", stop, every=every)
     newest = RunFolder(tmp_path / "stopped").checkpoints()[0].name
     assert newest.startswith({4: "step-0000000020", 13: "step-0000000013", None: "step-0000000013"}[every])
-    resumed = trained(LOADERS[kind](), tmp_path / "stopped", **settings)
+    resumed = trained(LOADERS[kind](), tmp_path / "stopped", every=every)
     assert resumed.history == whole.history
     for mine, theirs in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(mine, theirs)
@@ -140,9 +139,9 @@ def test_a_run_on_a_stream_resumes_to_the_same_weights_and_history(tmp_path, kin
 
 def test_a_stream_that_ends_before_the_checkpoint_is_refused(tmp_path):
     with pytest.raises(RuntimeError, match="stop"):
-        trained(LOADERS["no length"](), tmp_path, Watched(stop_at=11), checkpoint_every=5)
+        trained(LOADERS["no length"](), tmp_path, Watched(stop_at=11), every=5)
     with pytest.raises(ValueError, match=r"ended after 4 batches, but the checkpoint was written after 10 batches"):
-        trained(DataLoader(Stream(64), batch_size=16), tmp_path, checkpoint_every=5)
+        trained(DataLoader(Stream(64), batch_size=16), tmp_path, every=5)
 
 
 class Once(IterableDataset):

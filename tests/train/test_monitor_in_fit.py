@@ -6,7 +6,7 @@ from monitored_data import masks
 from torch import nn
 
 from metricfit import MetricLoss
-from metricfit.train import Monitor, Stage, evaluate, fit
+from metricfit.train import Hardware, Monitor, Stage, evaluate, fit
 
 
 def test_fit_keeps_the_epoch_that_meets_the_requirement_however_low_a_metric_without_bounds_is():
@@ -71,7 +71,12 @@ def test_a_validation_set_whose_positives_are_ignored_is_refused():
 def test_fit_watches_overlapping_masks_with_a_task():
     def run(objective, monitor):
         torch.manual_seed(0)
-        settings = {"validation": masks(seed=1), "epochs": 2, "progress": False, "accelerator": "cpu"}
+        settings = {
+            "validation": masks(seed=1),
+            "epochs": 2,
+            "progress": False,
+            "hardware": Hardware(accelerator="cpu"),
+        }
         return fit(nn.Conv2d(2, 2, 1), masks(), objective, monitor=monitor, **settings)
 
     result = run(nn.BCEWithLogitsLoss(), Monitor("f1", task="multilabel"))

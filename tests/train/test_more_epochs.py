@@ -22,16 +22,16 @@ from torch.optim.lr_scheduler import (
 
 from metricfit import AugmentedLagrangian, MetricLoss, RunningCounts, steps
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, Stage, fit, fit_population
+from metricfit.train import Callback, Checkpoints, Stage, Steps, fit, fit_population
 from metricfit.train.checkpoint.folder import RunFolder
 
 X, Y = data()
 BCE = WeightedBCELoss()
 
 
-def one_model(folder, epochs, objective=BCE, **settings):
+def one_model(folder, epochs, objective=BCE, every=None, **settings):
     usual = {"validation": data(seed=1), "batch_size": 64, "seed": 3, "lr": 0.01, "progress": False}
-    usual |= {"checkpoint_dir": folder, "resume": True}
+    usual |= {"checkpoint_dir": folder and Checkpoints(folder, every), "resume": True}
     return fit(network(), (X, Y), objective, epochs=epochs, **usual | settings)
 
 
@@ -50,7 +50,7 @@ def stages(epochs):
 
 RUNS = {
     "one": one_model,
-    "average": partial(one_model, ema=0.9, monitor=["best f1", "auroc"], checkpoint_every=3),
+    "average": partial(one_model, steps=Steps(ema=0.9), monitor=["best f1", "auroc"], every=3),
     "stages": lambda folder, epochs, **rest: one_model(folder, 7, stages(epochs), **rest),
     "population": population,
     "schedule": partial(one_model, scheduler=lambda made: ExponentialLR(made, 0.5)),

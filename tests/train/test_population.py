@@ -10,7 +10,7 @@ from small_populations import BCE, MEMBERS, N, assert_same, data, networks, spli
 from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, steps
-from metricfit.train import Callback, Monitor, Stage, fit, fit_population, recipes
+from metricfit.train import Batches, Callback, Monitor, Stage, Steps, fit, fit_population, recipes
 
 
 def epochs_of(results):
@@ -59,9 +59,9 @@ SETTINGS = {
     "annealed": (annealed, {}),
     "balanced": (BCE, {"class_weight": "balanced"}),
     "class_weight": (BCE, {"class_weight": [1.0, 4.0]}),
-    "stratified": (OBJECTIVES["mix"], {"stratified": True}),
-    "oversample": (BCE, {"oversample": 0.4}),
-    "clip": (OBJECTIVES["mix"], {"clip": 0.1}),
+    "stratified": (OBJECTIVES["mix"], {"batch_size": Batches(64, stratified=True)}),
+    "oversample": (BCE, {"batch_size": Batches(64, oversample=0.4)}),
+    "clip": (OBJECTIVES["mix"], {"steps": Steps(clip=0.1)}),
     "scheduler": (BCE, {"scheduler": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)}),
     "cosine": (BCE, {"scheduler": lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)}),
     "plateau": (
@@ -103,7 +103,13 @@ def test_sample_weights():
 @pytest.mark.parametrize("label", [-100, 255])
 @pytest.mark.parametrize(
     "option",
-    [{}, {"class_weight": "balanced"}, {"class_weight": {1: 5.0}}, {"stratified": True}, {"oversample": 0.4}],
+    [
+        {},
+        {"class_weight": "balanced"},
+        {"class_weight": {1: 5.0}},
+        {"batch_size": Batches(64, stratified=True)},
+        {"batch_size": Batches(64, oversample=0.4)},
+    ],
     ids=str,
 )
 def test_ignored_labels_are_no_class(option, label):

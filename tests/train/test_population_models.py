@@ -9,7 +9,7 @@ from torch import nn
 
 from metricfit import MetricLoss
 from metricfit.models import PerMember
-from metricfit.train import fit_population
+from metricfit.train import Steps, fit_population
 from metricfit.train.engine import stack
 
 
@@ -67,7 +67,12 @@ def test_assigned_buffers_counts_in_python_and_scalar_weights(fewest, monkeypatc
     monkeypatch.setattr(stack, "FEWEST_WEIGHTS", fewest)
     settings = {"splits": splits_of(3, unequal=False), "optimizer": torch.optim.SGD, "lr": [0.1] * 3}
     together, alone = together_and_alone(
-        BCE, count=3, models=lambda count: [Moving(seed) for seed in range(count)], epochs=4, clip=1.0, **settings
+        BCE,
+        count=3,
+        models=lambda count: [Moving(seed) for seed in range(count)],
+        epochs=4,
+        steps=Steps(clip=1.0),
+        **settings,
     )
     assert_same(together, alone)
     assert together[0].model.mean.abs().sum() > 0

@@ -7,6 +7,7 @@ from torch import nn
 from metricfit import MetricLoss, fit
 from metricfit.curves import best_threshold
 from metricfit.losses import Mix, WeightedBCELoss
+from metricfit.train import Hardware
 
 
 def data(n, seed=0):
@@ -25,7 +26,12 @@ def by_precision():
         mix = Mix((WeightedBCELoss(), 1.0), (MetricLoss("f1"), 0.5))
         settings = {"validation": data(4000, seed=1), "epochs": 5, "batch_size": 256, "monitor": "best f1", "lr": 3e-3}
         results[precision] = fit(
-            model, data(8000), mix, precision=precision, accelerator="cpu", progress=False, **settings
+            model,
+            data(8000),
+            mix,
+            hardware=Hardware(accelerator="cpu", precision=precision),
+            progress=False,
+            **settings,
         )
     return results
 

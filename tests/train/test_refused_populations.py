@@ -39,7 +39,6 @@ WRONG = {
     "lbfgs": (lambda: {"optimizer": torch.optim.LBFGS}, "LBFGS computes the loss several times"),
     "beyond": (lambda: {"splits": [([0, N], [1])] * 3}, f"splits.*member 0.*0 to {N - 1}"),
     "empty_part": (lambda: {"splits": [([0, 1], [])] * 3}, "member 0.*no validation samples"),
-    "weights_of_one": (lambda: {"validation": (*data(), torch.ones(N))}, "validation must be like train"),
 }
 
 

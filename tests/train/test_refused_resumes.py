@@ -11,7 +11,7 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Monitor, Stage, fit
+from metricfit.train import Hardware, Monitor, Stage, Steps, fit
 
 
 @pytest.mark.parametrize("step", [12, None])
@@ -56,14 +56,20 @@ def other_labels():
         ({"objective": Stage(WeightedBCELoss(), optimizer=torch.optim.SGD)}, r"stages\[0\].optimizer: None then"),
         ({"objective": Stage(WeightedBCELoss(), epochs=1)}, r"stages\[0\].epochs: 2 then, 1 now"),
         ({"model": network(width=12)}, r"model.0.weight\[0\]: 16 then, 12 now"),
-        ({"clip": 1.0}, "clip: None then, 1.0 now"),
+        ({"steps": Steps(clip=1.0)}, "clip: None then, 1.0 now"),
         ({"class_weight": "balanced"}, "train.hash of weights: None then"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_other_settings_are_refused_by_name(tmp_path, now, message):
     started = {"model": network(), "train": data(), "objective": WeightedBCELoss(), "validation": data(seed=1)}
-    started |= {"batch_size": 32, "seed": 3, "epochs": 2, "checkpoint_dir": tmp_path, "accelerator": "cpu"}
+    started |= {
+        "batch_size": 32,
+        "seed": 3,
+        "epochs": 2,
+        "checkpoint_dir": tmp_path,
+        "hardware": Hardware(accelerator="cpu"),
+    }
     with pytest.raises(Interrupted):
         fit(**started, callbacks=[StopAt(3)])
     before = contents(tmp_path)
@@ -133,7 +139,7 @@ UNSEEN_IN_A_REPR = {
 @pytest.mark.parametrize(("then", "now", "message"), UNSEEN_IN_A_REPR.values(), ids=UNSEEN_IN_A_REPR)
 def test_what_no_repr_shows_is_refused_too_and_the_same_is_not(tmp_path, then, now, message):
     usual = {"model": layers(), "train": data(), "objective": WeightedBCELoss(), "validation": data(seed=1)}
-    usual |= {"batch_size": 64, "epochs": 1, "checkpoint_dir": tmp_path, "accelerator": "cpu"}
+    usual |= {"batch_size": 64, "epochs": 1, "checkpoint_dir": tmp_path, "hardware": Hardware(accelerator="cpu")}
     fit(**usual | copy.deepcopy(then))
     fit(**usual | then, resume=True)
     with pytest.raises(ValueError, match=f"holds another run .*{message}"):
@@ -142,7 +148,13 @@ def test_what_no_repr_shows_is_refused_too_and_the_same_is_not(tmp_path, then, n
 
 @pytest.mark.parametrize("now", [{"weight": torch.ones(2)}, {"label_smoothing": 0.1}], ids=str)
 def test_another_cross_entropy_is_refused_by_a_finished_run(tmp_path, now):
-    usual = {"train": data(), "batch_size": 64, "epochs": 1, "checkpoint_dir": tmp_path, "accelerator": "cpu"}
+    usual = {
+        "train": data(),
+        "batch_size": 64,
+        "epochs": 1,
+        "checkpoint_dir": tmp_path,
+        "hardware": Hardware(accelerator="cpu"),
+    }
     model = nn.Linear(6, 2)
     fit(model, objective=nn.CrossEntropyLoss(), **usual)
     with pytest.raises(ValueError, match=f"holds another run .*objective.{next(iter(now))}"):
@@ -169,11 +181,9 @@ def test_other_splits_are_refused(tmp_path):
 def test_settings_without_a_folder():
     with pytest.raises(ValueError, match="resume needs a folder: pass checkpoint_dir"):
         one_model(None, resume=True)
-    with pytest.raises(ValueError, match="checkpoint_every needs a folder"):
-        one_model(None, checkpoint_every=2)
 
 
 def test_an_interval_of_no_steps(tmp_path):
-    with pytest.raises(ValueError, match="checkpoint_every must be a number of steps of at least 1, got 0"):
-        one_model(tmp_path, checkpoint_every=0)
+    with pytest.raises(ValueError, match="every must be a number of steps of at least 1, got 0"):
+        one_model(tmp_path, every=0)
     assert not list(tmp_path.iterdir())

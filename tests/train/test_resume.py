@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, Stage, fit, fit_population
+from metricfit.train import Callback, Checkpoints, Hardware, Stage, fit, fit_population
 from metricfit.train.checkpoint.folder import RunFolder
 
 
@@ -65,7 +65,7 @@ def test_the_number_of_threads_is_recorded_and_may_change(set_threads, tmp_path)
 
 def test_once_an_epoch_by_default(uninterrupted, tmp_path):
     def run(folder, **settings):
-        return one_model(folder, checkpoint_every=None, **settings)
+        return one_model(folder, every=None, **settings)
 
     interrupt(run, tmp_path, 27)
     assert [path.name[:15] for path in RunFolder(tmp_path).checkpoints()] == ["step-0000000021", "step-0000000021"]
@@ -75,15 +75,15 @@ def test_once_an_epoch_by_default(uninterrupted, tmp_path):
 
 def test_the_interval_may_be_another_when_resuming(uninterrupted, tmp_path):
     interrupt(one_model, tmp_path, 33)
-    one_model(tmp_path, checkpoint_every=2)
+    one_model(tmp_path, every=2)
     assert_resumed(RunFolder(tmp_path), uninterrupted["one_model"])
 
 
 def test_the_same_objects_resume(uninterrupted, tmp_path):
     """In a notebook: the objective and the model that were interrupted are given again."""
     model, objective = network(), stages()
-    settings = {"validation": data(seed=1), "batch_size": 32, "seed": 3, "accelerator": "cpu"}
-    settings |= {"checkpoint_dir": tmp_path, "checkpoint_every": EVERY, "resume": True}
+    settings = {"validation": data(seed=1), "batch_size": 32, "seed": 3, "hardware": Hardware(accelerator="cpu")}
+    settings |= {"checkpoint_dir": Checkpoints(tmp_path, EVERY), "resume": True}
     with pytest.raises(Interrupted):
         fit(model, data(), objective, callbacks=[StopAt(45)], **settings)
     fit(model, data(), objective, **settings)
@@ -98,7 +98,7 @@ def test_all_members_have_stopped_before_the_end(uninterrupted, tmp_path):
             raise Interrupted
 
     def run(folder, **settings):
-        return population(folder, checkpoint_every=1, **settings)
+        return population(folder, every=1, **settings)
 
     with pytest.raises(Interrupted):
         run(tmp_path, callbacks=[StopAtEnd()])
@@ -122,8 +122,8 @@ class Augmented(Dataset):
         return self.x[index] + 0.1 * torch.randn(6) + noise, self.targets[index]
 
 
-def of_items(folder, train, **settings):
-    usual = {"checkpoint_dir": folder, "checkpoint_every": 3, "resume": True} if folder else {}
+def of_items(folder, train, workers=0, **settings):
+    usual = {"checkpoint_dir": Checkpoints(folder, 3), "resume": True} if folder else {}
     return fit(
         network(),
         train,
@@ -132,7 +132,7 @@ def of_items(folder, train, **settings):
         epochs=3,
         batch_size=32,
         lr=0.01,
-        accelerator="cpu",
+        hardware=Hardware(accelerator="cpu", workers=workers),
         **usual,
         **settings,
     )
@@ -227,7 +227,15 @@ def no_such_word(word):
 
 def test_the_report_is_json_with_spec_versions_and_seed(tmp_path):
     usual = {"epochs": 1, "batch_size": 64}
-    fit(network(), data(), WeightedBCELoss(), seed=7, checkpoint_dir=tmp_path / "one", accelerator="cpu", **usual)
+    fit(
+        network(),
+        data(),
+        WeightedBCELoss(),
+        seed=7,
+        checkpoint_dir=tmp_path / "one",
+        hardware=Hardware(accelerator="cpu"),
+        **usual,
+    )
     models = [network(seed, norm=nn.LayerNorm) for seed in range(2)]
     fit_population(models, data(), WeightedBCELoss(), checkpoint_dir=tmp_path / "two", device="cpu", **usual)
 
@@ -247,7 +255,13 @@ def test_a_lambda_resumes(tmp_path):
 
     def run(folder, **options):
         stage = Stage(nn.BCEWithLogitsLoss(), optimizer=lambda weights, lr: torch.optim.SGD(weights, lr, momentum=0.9))
-        settings = {"epochs": 2, "batch_size": 32, "accelerator": "cpu", "checkpoint_dir": folder, "resume": True}
+        settings = {
+            "epochs": 2,
+            "batch_size": 32,
+            "hardware": Hardware(accelerator="cpu"),
+            "checkpoint_dir": folder,
+            "resume": True,
+        }
         return fit(network(), data(), stage, **settings, **options)
 
     interrupt(run, tmp_path, 9)

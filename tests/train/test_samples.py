@@ -216,7 +216,11 @@ WRONG = {
     "negative_weight": ((X, Y, -torch.ones(10)), ValueError, r"weights must be finite and at least 0; 10 .* row 0"),
     "nan_weight": ((X, Y, torch.tensor([1.0] * 9 + [torch.nan])), ValueError, "1 are not, the first is in row 9"),
     "four": ((X, Y, Y, Y), TypeError, r"a Dataset's items must be \(x, y\)"),
-    "number": (5, TypeError, r"train must be \(X, y\), \(X, y, weight\), a Dataset or a DataLoader; got int"),
+    "number": (
+        5,
+        TypeError,
+        r"train must be \(X, y\), \(X, y, weight\), a dictionary with x and y, a Dataset or a DataLoader; got int",
+    ),
     "stream": (Stream(), TypeError, "IterableDataset, whose samples have no numbers; wrap it in a DataLoader"),
     "inputs_alone": (TensorDataset(X), TypeError, r"items must be \(x, y\).*got a tuple of 1"),
 }

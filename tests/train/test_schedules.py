@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import CyclicLR, ExponentialLR, LambdaLR, OneCycle
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Stage, fit, fit_population
+from metricfit.train import Checkpoints, Stage, fit, fit_population
 
 X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()
@@ -26,7 +26,9 @@ class Recorded(torch.optim.SGD):
         return super().step(closure)
 
 
-def rates_of(scheduler, train=(X, Y), population=False, **settings):
+def rates_of(scheduler, train=(X, Y), population=False, scheduler_step=None, **settings):
+    stage = Stage(WeightedBCELoss(), scheduler=scheduler, scheduler_step=scheduler_step)
+
     class Mine(Recorded):
         rates = []  # noqa: RUF012
 
@@ -34,8 +36,7 @@ def rates_of(scheduler, train=(X, Y), population=False, **settings):
         fit_population(
             [nn.Linear(3, 1) for _ in range(2)],
             train,
-            WeightedBCELoss(),
-            scheduler=scheduler,
+            stage,
             optimizer=partial(torch.optim.SGD, momentum=0.9),
             **SETTINGS | settings,
         )
@@ -43,8 +44,7 @@ def rates_of(scheduler, train=(X, Y), population=False, **settings):
     fit(
         nn.Linear(3, 1),
         train,
-        WeightedBCELoss(),
-        scheduler=scheduler,
+        stage,
         optimizer=partial(Mine, momentum=0.9),
         **SETTINGS | settings,
     )
@@ -140,8 +140,15 @@ def test_a_run_that_goes_on_within_an_epoch_is_the_one_that_was_not_interrupted(
     def run(scheduler, folder, **settings):
         torch.manual_seed(0)
         optimizer = partial(torch.optim.SGD, momentum=0.9)
-        settings = SETTINGS | {"checkpoint_every": 2, "optimizer": optimizer, "resume": True} | settings
-        return fit(nn.Linear(3, 1), (X, Y), WeightedBCELoss(), scheduler=scheduler, checkpoint_dir=folder, **settings)
+        settings = SETTINGS | {"optimizer": optimizer, "resume": True} | settings
+        return fit(
+            nn.Linear(3, 1),
+            (X, Y),
+            WeightedBCELoss(),
+            scheduler=scheduler,
+            checkpoint_dir=Checkpoints(folder, 2),
+            **settings,
+        )
 
     whole = run(make, tmp_path / "whole")
     started = tmp_path / "started"

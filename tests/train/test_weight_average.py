@@ -14,7 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from metricfit import AugmentedLagrangian
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, Monitor, Stage, fit, fit_population
+from metricfit.train import Callback, Checkpoints, Monitor, Stage, Steps, fit, fit_population
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.engine.learner import WeightAverage, name_averaged_buffers
 
@@ -52,7 +52,7 @@ SETTINGS = {"optimizer": torch.optim.SGD, "lr": 0.5, "start_at_prior": False, "p
 @pytest.mark.parametrize("decay", [0.999, 0.5])
 def test_the_returned_model_is_the_average_of_torch(decay):
     plain, average = averaged_by_torch(decay, steps=12)
-    result = fit(plain_network(), (X, Y), nn.BCEWithLogitsLoss(), epochs=12, ema=decay, **SETTINGS)
+    result = fit(plain_network(), (X, Y), nn.BCEWithLogitsLoss(), epochs=12, steps=Steps(ema=decay), **SETTINGS)
     torch.testing.assert_close(weights_of(result.model), weights_of(average), rtol=1e-4, atol=1e-5)
     assert not torch.allclose(weights_of(plain), weights_of(average), atol=1e-3)
 
@@ -68,7 +68,7 @@ def test_training_does_not_change_and_validation_is_that_of_the_average(monitor)
     settings |= {"progress": False}
     kept = Kept()
     usual = fit(network(), (X, Y), WeightedBCELoss(), **settings)
-    result = fit(network(), (X, Y), WeightedBCELoss(), ema=0.95, callbacks=[kept], **settings)
+    result = fit(network(), (X, Y), WeightedBCELoss(), steps=Steps(ema=0.95), callbacks=[kept], **settings)
     assert result.history["train_loss"] == usual.history["train_loss"]
     assert result.history["validation_loss"] != usual.history["validation_loss"]
     logits = result.model(HELD_OUT[0]).detach()
@@ -82,9 +82,9 @@ def test_training_does_not_change_and_validation_is_that_of_the_average(monitor)
 
 def test_a_second_stage_starts_from_the_average_of_the_first():
     first, second = Stage(WeightedBCELoss(), epochs=5), Stage(WeightedBCELoss(), epochs=3, lr=0.1)
-    both = fit(plain_network(), (X, Y), [first, second], ema=0.9, **SETTINGS)
-    alone = fit(plain_network(), (X, Y), first, ema=0.9, **SETTINGS)
-    after = fit(copy.deepcopy(alone.model), (X, Y), second, ema=0.9, **SETTINGS)
+    both = fit(plain_network(), (X, Y), [first, second], steps=Steps(ema=0.9), **SETTINGS)
+    alone = fit(plain_network(), (X, Y), first, steps=Steps(ema=0.9), **SETTINGS)
+    after = fit(copy.deepcopy(alone.model), (X, Y), second, steps=Steps(ema=0.9), **SETTINGS)
     torch.testing.assert_close(weights_of(both.model), weights_of(after.model))
 
 
@@ -102,7 +102,7 @@ def test_statistics_of_norms_are_averaged_and_other_buffers_are_not():
     model = Masked()
     assert name_averaged_buffers(model) == ["norm.running_mean", "norm.running_var"]
     plain = fit(copy.deepcopy(model), (X + 3, Y), WeightedBCELoss(), epochs=1, **SETTINGS).model
-    averaged = fit(model, (X + 3, Y), WeightedBCELoss(), epochs=1, ema=0.9, **SETTINGS).model
+    averaged = fit(model, (X + 3, Y), WeightedBCELoss(), epochs=1, steps=Steps(ema=0.9), **SETTINGS).model
     torch.testing.assert_close(averaged.norm.running_mean, 0.9 * plain.norm.running_mean)  # from 0, at 1 - 0.1
     torch.testing.assert_close(averaged.norm.running_var, 0.1 + 0.9 * plain.norm.running_var)
     assert averaged.norm.num_batches_tracked == 1
@@ -122,14 +122,14 @@ def test_averages_of_half_precision_are_kept_in_float32():
 def population(folder, **settings):
     """Two members, the first of which stops after the third epoch."""
     usual = {"validation": HELD_OUT, "lr": [1e-12, 0.1], "patience": 2, "epochs": 5, "batch_size": 50, "device": "cpu"}
-    usual |= {"checkpoint_dir": folder, "checkpoint_every": 3, "resume": True, "progress": False}
+    usual |= {"checkpoint_dir": Checkpoints(folder, 3), "resume": True, "progress": False}
     networks = [network(seed, norm=nn.LayerNorm) for seed in (1, 2)]
     return fit_population(networks, (X, Y), BCE, **usual | settings)
 
 
 @pytest.mark.parametrize(("run", "step"), [(one_model, 33), (population, 16)])
 def test_interrupted_runs_resume_to_the_bit(tmp_path, run, step):
-    averaged = partial(run, ema=0.9)
+    averaged = partial(run, steps=Steps(ema=0.9))
     averaged(tmp_path / "whole")
     interrupt(averaged, tmp_path / "resumed", step)
     averaged(tmp_path / "resumed")
@@ -139,14 +139,21 @@ def test_interrupted_runs_resume_to_the_bit(tmp_path, run, step):
 
 
 def test_the_finished_result_has_the_average(tmp_path):
-    settings = {"epochs": 2, "ema": 0.9, "checkpoint_dir": tmp_path, "resume": True}
+    settings = {"epochs": 2, "steps": Steps(ema=0.9), "checkpoint_dir": tmp_path, "resume": True}
     result, again = (fit(plain_network(), (X, Y), BCE, **settings, **SETTINGS) for _ in range(2))
     assert_same(again.model.state_dict(), result.model.state_dict())
 
 
 def test_members_that_stop_at_different_times_have_what_they_have_alone():
     networks = [plain_network(seed) for seed in range(3)]
-    settings = {"validation": HELD_OUT, "epochs": 12, "patience": 2, "batch_size": 50, "ema": 0.8, "progress": False}
+    settings = {
+        "validation": HELD_OUT,
+        "epochs": 12,
+        "patience": 2,
+        "batch_size": 50,
+        "steps": Steps(ema=0.8),
+        "progress": False,
+    }
     rates = [1e-12, 0.5, 0.03]  # the first does not move, and stops
     sgd = {"optimizer": torch.optim.SGD, "start_at_prior": False}
     alone = [
@@ -164,7 +171,7 @@ def test_members_that_stop_at_different_times_have_what_they_have_alone():
 
 def test_multipliers_on_the_validation_set_move_with_the_average():
     objective = AugmentedLagrangian(WeightedBCELoss(), "recall >= 0.99", update_on="held_out")
-    result = fit(plain_network(), (X, Y), objective, validation=HELD_OUT, epochs=1, ema=0.9, **SETTINGS)
+    result = fit(plain_network(), (X, Y), objective, validation=HELD_OUT, epochs=1, steps=Steps(ema=0.9), **SETTINGS)
     recall = Monitor("recall").measure(result.model(HELD_OUT[0]).detach(), HELD_OUT[1]).value
     multiplier = result.objective.constraints[0].multiplier.item()
     assert multiplier == pytest.approx(0.3 * (0.99 - recall))
@@ -179,11 +186,13 @@ class Interrupts(Callback):
 def test_an_interrupt_leaves_the_average():
     model = plain_network()
     with pytest.raises(KeyboardInterrupt):
-        fit(model, (X, Y), nn.BCEWithLogitsLoss(), epochs=12, ema=0.9, callbacks=[Interrupts()], **SETTINGS)
+        fit(
+            model, (X, Y), nn.BCEWithLogitsLoss(), epochs=12, steps=Steps(ema=0.9), callbacks=[Interrupts()], **SETTINGS
+        )
     torch.testing.assert_close(weights_of(model), weights_of(averaged_by_torch(0.9, steps=4)[1]))
 
 
 @pytest.mark.parametrize("ema", [0, 1.0, -0.5, "0.9", float("nan")])
 def test_other_decays_are_refused(ema):
     with pytest.raises(ValueError, match=r"ema is the decay .* such as 0.999"):
-        trained(WeightedBCELoss(), ema=ema)
+        trained(WeightedBCELoss(), steps=Steps(ema=ema))

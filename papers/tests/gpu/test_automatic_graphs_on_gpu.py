@@ -7,7 +7,7 @@ from torch import nn
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts
 from metricfit.losses import Mix, WeightedBCELoss
 from metricfit.steps import Annealed, Linear, Sigmoid
-from metricfit.train import Stage, fit_population
+from metricfit.train import Stage, Steps, fit_population
 from metricfit_papers.graphs import CapturedLearner
 
 pytestmark = [
@@ -69,7 +69,7 @@ SETTINGS = {
         "scheduler": lambda optimizer: torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0),
         "validation": (X, Y),
     },
-    "clip": {"clip": 0.1},
+    "clip": {"steps": Steps(clip=0.1)},
     "uneven_batches": {"batch_size": 300},
     "weights": {"class_weight": "balanced"},
     "validation": {"validation": (X, Y), "monitor": "f1", "patience": 2},
@@ -213,11 +213,11 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, constrained):
 
 
 def test_the_average_of_the_weights_follows_captured_steps():
-    settings = {"ema": 0.95, "validation": (X[:200], Y[:200]), "monitor": ["best f1", "auroc", "loss"]}
+    settings = {"steps": Steps(ema=0.95), "validation": (X[:200], Y[:200]), "monitor": ["best f1", "auroc", "loss"]}
     captured, plain = (trained(WeightedBCELoss(), graphs, network(norm=True), **settings) for graphs in (None, False))
     assert captured.history["cuda_graphs"] == ["captured"] * 8
     assert_same_weights(captured, plain)
     assert captured.history["loss"] == pytest.approx(plain.history["loss"], rel=1e-3)
-    usual = trained(WeightedBCELoss(), None, network(norm=True), **settings | {"ema": None})
+    usual = trained(WeightedBCELoss(), None, network(norm=True), **settings | {"steps": Steps(ema=None)})
     assert usual.history["train_loss"] == pytest.approx(captured.history["train_loss"], rel=1e-3)
     assert usual.history["loss"] != pytest.approx(captured.history["loss"], rel=1e-3)

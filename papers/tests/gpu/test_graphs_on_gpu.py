@@ -10,7 +10,7 @@ from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.losses import MetricLoss, SoftAUROCLoss, WeightedBCELoss, WMWLoss
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.steps import Linear
-from metricfit.train import Stage, fit_population
+from metricfit.train import Stage, Steps, fit_population
 from metricfit.train.engine import stack
 from metricfit.train.engine.learner import Learner
 from metricfit_papers import graphs as cuda_graphs
@@ -91,7 +91,7 @@ def test_graphs_give_the_same_weights_for_every_loss(name: str) -> None:
         {"optimizer": lambda weights, lr: torch.optim.SGD(weights, lr=lr, momentum=0.9)},
         {"scheduler": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)},
         {"patience": 1},
-        {"clip": 0.1},
+        {"steps": Steps(clip=0.1)},
         {"norm": True},
     ],
     ids=["lengths", "rates", "sgd", "scheduler", "stopping", "clip", "norm"],
@@ -247,7 +247,7 @@ def test_members_one_by_one_draw_separately(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_average_of_the_weights_follows_captured_steps():
     splits = [(range(700), range(700, 1000))] * 3
-    settings = {"splits": splits, "ema": 0.9, "norm": True, "lr": [1e-12, 0.01, 0.01], "patience": 2}
+    settings = {"splits": splits, "steps": Steps(ema=0.9), "norm": True, "lr": [1e-12, 0.01, 0.01], "patience": 2}
     plain, _ = trained(WeightedBCELoss(), False, **settings)
     replayed, results = trained(WeightedBCELoss(), True, **settings)
     assert len(results[0].history) < len(results[1].history)

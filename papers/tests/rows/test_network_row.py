@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import metricfit_papers as papers
-from metricfit.train.data.batches import Order, derive_seed
+from metricfit.train.data.batches import Batches, derive_seed
 from metricfit_papers.models.construction import UniformDropout, build_network
 from metricfit_papers.rows.trial_scores import keep_better, score_views
 
@@ -84,7 +84,7 @@ def naive(folder, trial):
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     best, waited, kept, epochs = np.inf, 0, [], 0
     for epoch in range(25):
-        for batch in Order(32).batches(target[train], derive_seed("order", trial), 0, epoch):
+        for batch in Batches(32).divide(target[train], derive_seed("order", trial), 0, epoch):
             rows = torch.tensor(train)[batch]
             optimizer.zero_grad()
             binary_cross_entropy_with_logits(model(x[rows]).squeeze(1), target[rows]).backward()

@@ -208,7 +208,7 @@ class RequirementConstraint(MeasuredConstraint):
         if self.groups is not None and rows.group is None:
             raise InvalidValueError(
                 f"{self.requirement} must hold in each of {self.groups} groups: pass group=, one number per row; in "
-                "fit, groups= and validation_groups="
+                'fit, data with group numbers, {"x": X, "y": y, "group": numbers}'
             )
         ignored, validate, judge = self.ignore_index, self.validate, self._judge
         task = settle_task(rows.logits, rows.target, self.task, ignore_index=ignored, validate=validate, judge=judge)

@@ -32,7 +32,7 @@ def backward_in_chunks(model: Callable[[Any], Tensor], loss: nn.Module, chunks: 
     Args:
         model: Called as ``model(inputs)``; returns logits.
         loss: An AdditiveLoss, which is every loss of this library except the hinge losses over pairs, or a
-            Mix of such losses. ``fit(accumulate=)`` does the same for any loss, but keeps all
+            Mix of such losses. ``fit(steps=Steps(accumulate=k))`` does the same for any loss, but keeps all
             logits in memory.
         chunks: ``(inputs, target)`` or ``(inputs, target, weight)`` of each chunk. An iterator is read once, and its
             chunks are kept in memory.
@@ -107,8 +107,8 @@ def _members(loss: nn.Module, share: float = 1.0) -> list[tuple[AdditiveLoss, fl
     if keeps_multipliers(loss):
         raise InvalidTypeError(
             f"backward_in_chunks cannot split {type(loss).__name__}: its constraints need all logits of a step at "
-            "once. Use fit(..., accumulate=k), which keeps the logits of all parts, or join the logits of the chunks "
-            "with torch.cat and call the loss on the whole"
+            "once. Use fit(..., steps=Steps(accumulate=k)), which keeps the logits of all parts, or join the logits of "
+            "the chunks with torch.cat and call the loss on the whole"
         )
     raise InvalidTypeError(
         f"{type(loss).__name__} is not a loss of sums over samples; use one of metricfit.losses, such as "

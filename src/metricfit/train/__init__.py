@@ -12,36 +12,43 @@ if TYPE_CHECKING:
     from metricfit.train import recipes
     from metricfit.train.callbacks import Callback, Plan, ProgressBar, TensorBoard
     from metricfit.train.checkpoint.folder import CheckpointWarning
-    from metricfit.train.engine.validation import RequirementResult, UnmetRequirementWarning
+    from metricfit.train.data.batches import Batches
+    from metricfit.train.engine.validation import UnmetRequirementWarning
     from metricfit.train.evaluation import Evaluation, evaluate
-    from metricfit.train.fitting import fit
-    from metricfit.train.folds import Ensemble, fit_folds, fit_population
+    from metricfit.train.fitting import fit, fit_population
+    from metricfit.train.folds import Ensemble, fit_folds
     from metricfit.train.monitor import Measured, Monitor
     from metricfit.train.prior import start_at_prior
-    from metricfit.train.result import FitResult, History
+    from metricfit.train.result import FitResult, History, RequirementResult
+    from metricfit.train.settings import Checkpoints, Hardware, Steps
     from metricfit.train.stage import Stage
 
 _HOMES = {
     "callbacks": ("Callback", "Plan", "ProgressBar", "TensorBoard"),
     "evaluation": ("Evaluation", "evaluate"),
-    "fitting": ("fit",),
+    "data.batches": ("Batches",),
+    "fitting": ("fit", "fit_population"),
     "checkpoint.folder": ("CheckpointWarning",),
-    "folds": ("Ensemble", "fit_folds", "fit_population"),
+    "folds": ("Ensemble", "fit_folds"),
     "monitor": ("Measured", "Monitor"),
     "prior": ("start_at_prior",),
-    "result": ("FitResult", "History"),
+    "result": ("FitResult", "History", "RequirementResult"),
+    "settings": ("Checkpoints", "Hardware", "Steps"),
     "stage": ("Stage",),
-    "engine.validation": ("RequirementResult", "UnmetRequirementWarning"),
+    "engine.validation": ("UnmetRequirementWarning",),
 }
 _PACKAGES = ("torch", "lightning_fabric", "safetensors", "rich")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Batches",
     "Callback",
     "CheckpointWarning",
+    "Checkpoints",
     "Ensemble",
     "Evaluation",
     "FitResult",
+    "Hardware",
     "History",
     "Measured",
     "Monitor",
@@ -50,6 +57,7 @@ __all__ = [
     "ProgressBar",
     "RequirementResult",
     "Stage",
+    "Steps",
     "TensorBoard",
     "UnmetRequirementWarning",
     "evaluate",

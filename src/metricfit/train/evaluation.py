@@ -140,7 +140,7 @@ def evaluate(
 
     Args:
         model: A module that gives logits, or a FitResult; it is run where its weights are.
-        data: ``(X, y)``, ``(X, y, weight)``, a Dataset or a DataLoader.
+        data: ``(X, y)``, ``(X, y, weight)``, a dictionary of them as for ``fit``, a Dataset or a DataLoader.
         metrics: One or several metrics, names of metrics or functions of Counts; also "auroc" and "average_precision",
             of several classes each one against the rest, "auroc_ovo" for the mean over pairs of classes, "best f1" for
             a metric at its own best threshold on the data, and gaps between groups, "recall.gap(2)".
@@ -207,6 +207,8 @@ def evaluate(
             raise InvalidTypeError(f"model must be a torch module or a FitResult, got {type(model).__name__}")
     settings = CountSettings(task=task, ignore_index=ignore_index, per_image=per_image, validate=True)
     source = as_source(data, "data", workers).with_dtype(get_weight_dtype(model))
+    if isinstance(source, InMemory) and source.group is not None:
+        groups, source = source.group if groups is None else groups, replace(source, group=None)
     stream = _compute_outputs(model, source, batch_size, settings if from_probabilities else None)
     first = next(stream)
     drops = first[0].dim() > 2 if keep_logits is None else not keep_logits

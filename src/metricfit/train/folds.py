@@ -1,12 +1,7 @@
-"""Several models at once: ``fit_population``, and ``fit_folds``, an ensemble over folds.
-
-The ensemble is evaluated and tuned on the samples that its members did not train on.
-"""
+"""fit_folds: an ensemble over folds, evaluated and tuned on the samples that its members did not train on."""
 
 from __future__ import annotations
 
-import os
-import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,213 +18,15 @@ from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
-from metricfit.train import label_checks, setting_checks
-from metricfit.train.callbacks import Callback, add_progress_bar
-from metricfit.train.checkpoint.folder import make_run_folder
-from metricfit.train.data.batches import SAMPLES_AT_ONCE, Order, derive_seed
-from metricfit.train.data.groups import number_named_groups, with_groups
-from metricfit.train.data.sources import ClassWeight, InMemory, as_source, as_tensor, get_weight_dtype
-from metricfit.train.engine.launching import one_device
-from metricfit.train.engine.learner import Learner, StepSettings
-from metricfit.train.engine.loop import RunSettings
-from metricfit.train.engine.run import MakeLearner, TrainingRun
+from metricfit.train import label_checks
+from metricfit.train.data.batches import SAMPLES_AT_ONCE, derive_seed
+from metricfit.train.data.sources import InMemory, as_source, as_tensor, get_weight_dtype
 from metricfit.train.engine.validation import UnmetRequirementWarning
-from metricfit.train.fitting import prepare_member
+from metricfit.train.fitting import Split, as_sample_numbers, fit_population
 from metricfit.train.label_thresholds import best_probability_threshold
-from metricfit.train.monitor import Monitored, measure_at_best, refuse_requirements
+from metricfit.train.monitor import measure_at_best, refuse_requirements
 from metricfit.train.result import FitResult
-from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, MakeScheduler, SchedulerStep, Stage, make_stages
-
-Split = tuple[Any, Any]
-
-
-def fit_population(
-    models: Sequence[nn.Module],
-    train: Any,
-    objective: nn.Module | Stage | Iterable[Stage],
-    *,
-    splits: Sequence[Split] | None = None,
-    validation: Any = None,
-    groups: Any = None,
-    validation_groups: Any = None,
-    seeds: Sequence[int] | None = None,
-    lr: float | Iterable[float] = DEFAULT_LR,
-    epochs: int = 100,
-    batch_size: int = 1024,
-    optimizer: MakeOptimizer | None = None,
-    scheduler: MakeScheduler | None = None,
-    scheduler_step: SchedulerStep | None = None,
-    monitor: Monitored = "loss",
-    patience: int | None = None,
-    checkpoint_dir: str | os.PathLike[str] | None = None,
-    checkpoint_every: int | None = None,
-    resume: bool = False,
-    start_at_prior: bool | None = None,
-    stratified: bool = False,
-    oversample: float | None = None,
-    class_weight: ClassWeight | None = None,
-    clip: float | None = None,
-    ema: float | None = None,
-    device: str | torch.device | None = None,
-    precision: str | None = None,
-    make_learner: MakeLearner = Learner,
-    callbacks: Sequence[Callback] = (),
-    progress: bool | None = None,
-) -> list[FitResult]:
-    """Train several models of one architecture as one computation; each learns what ``fit`` would teach it alone.
-
-    All members make the same number of steps per epoch: that of the member with the most samples.
-
-    Args:
-        models: The members, which are trained in place.
-        train: ``(X, y)`` or ``(X, y, weight)``, shared by all members.
-        objective: A loss, or stages. Every member has its own copy, with its own multipliers and memory.
-        splits: For each member its training and validation samples, as numbers into ``train``, or as masks. Without
-            splits all members train on all samples.
-        validation: ``(X, y)`` for all members, if there are no splits.
-        groups: One integer per sample of ``train``, as for ``fit``.
-        validation_groups: One integer per sample of ``validation``.
-        seeds: The seed of each member. The default is 0, 1, 2 and so on.
-        lr: One learning rate, or a list, an array or a tensor with one rate per member.
-        epochs: Maximum number of epochs of each stage that does not set its own. The same holds for optimizer,
-            scheduler, scheduler_step, monitor and patience.
-        batch_size: Samples per member and optimiser step.
-        optimizer: As for ``fit``; called for each member.
-        scheduler: As for ``fit``; called for each member.
-        scheduler_step: "epoch" or "batch", how often the scheduler moves.
-        monitor: "loss", a metric at threshold 0.5, "best f1" for a metric at its best threshold, or a Monitor. Of a
-            list, such as ``["best f1", "auroc"]``, the first decides: best weights, patience and ReduceLROnPlateau
-            follow it alone. Each has a column of its name in the history.
-        patience: Number of epochs without a better value after which a member stops.
-        checkpoint_dir: A folder for this run alone.
-        checkpoint_every: Optimiser steps between checkpoints. By default there is one checkpoint per epoch.
-        resume: Whether to start in an empty folder, continue in a started one, and return the result of a finished one.
-            The last stage may have more epochs than before, which continues a finished run too.
-        start_at_prior: Whether to set the last biases to the log odds of the share of positives; see ``fit``.
-        stratified: Whether to distribute each class evenly over the batches.
-        oversample: Repeat positives until they are this share of an epoch.
-        class_weight: "balanced", or one weight per class, as a list or as {0: 1.0, 1: 5.0}.
-        clip: Maximum norm of a member's gradient.
-        ema: Decay of an exponential moving average of each member's weights, as for ``fit``.
-        device: The device to train on. The default is a GPU if there is one.
-        precision: "bf16-mixed" for forward passes under autocast. By default the models' own type.
-        make_learner: Makes the steps of the members; metricfit_papers captures them as CUDA graphs.
-        callbacks: Objects that are called during training; see Callback.
-        progress: Whether to show a progress bar. By default it is shown if standard error is a terminal.
-
-    Returns:
-        One FitResult per member.
-
-    Raises:
-        ValueError: Settings, data and models do not go together. Most of these errors are raised before training.
-        TypeError: An argument has a type that cannot be used; the data must be in memory.
-        NotFiniteError: The loss of a member became NaN or infinite.
-        FileExistsError: ``checkpoint_dir`` holds other files, or a run without ``resume=True``.
-
-    Example:
-        >>> from metricfit.losses import WeightedBCELoss
-        >>> x = torch.randn(64, 3)
-        >>> models = [nn.Linear(3, 1) for _ in range(4)]
-        >>> results = fit_population(models, (x, x[:, 0] > 0), WeightedBCELoss(), epochs=2, progress=False)
-        >>> [len(result.history) for result in results]
-        [2, 2, 2, 2]
-    """
-    started = time.perf_counter()
-    order = Order(batch_size, stratified, oversample)
-    rates = setting_checks.list_learning_rates(lr, len(models))
-    seeds = list(range(len(models))) if seeds is None else list(seeds)
-    setting_checks.check_members(models, rates, seeds, splits, validation)
-    stages = make_stages(
-        objective,
-        epochs=epochs,
-        optimizer=optimizer,
-        scheduler=scheduler,
-        scheduler_step=scheduler_step,
-        monitor=monitor,
-        patience=patience,
-    )
-    stage_rates = [rates if stage.lr is None else [stage.lr] * len(models) for stage in stages]
-    stages = [stage.filled(lr=max(rates)) for stage in stages]
-    samples, trained, held_out = _read_samples(train, splits, validation, len(models))
-    groups = _join_groups(
-        number_named_groups(groups, stages, "groups"),
-        number_named_groups(validation_groups, stages, "validation_groups"),
-        validation is not None,
-    )
-    samples = _in_memory(with_groups(samples, groups, stages, "train", "groups"))
-    setting_checks.check_numbers(1, clip, ema)
-    setting_checks.check_stages(stages, held_out is not None, samples.weight is not None or class_weight is not None)
-    shown = add_progress_bar(callbacks, progress)
-    runtime = one_device(device, precision)
-    samples = samples.with_dtype(get_weight_dtype(models[0])).to(runtime.device)
-    prepared = []
-    for member, model in enumerate(models):
-        validated = None if held_out is None else samples.subset(held_out[member])
-        part = samples.subset(trained[member])
-        name = "validation" if splits is None else f"validation (of member {member})"
-        prepared.append(prepare_member(model, part, validated, stages, order, class_weight, seeds[member], name))
-    if start_at_prior and prepared[0][0].prior is None:
-        raise InvalidValueError("start_at_prior=True needs models with one output")
-    steps = max(steps or 0 for _, steps in prepared)
-    setting_checks.check_learning(models[0], stages, held_out is not None, steps)
-    settings = RunSettings(
-        stages=stages,
-        lr=stage_rates,
-        order=order,
-        steps=steps,
-        folder=make_run_folder(checkpoint_dir, checkpoint_every, resume),
-        resume=resume,
-        checkpoint_every=checkpoint_every,
-        start_at_prior=start_at_prior,
-        callbacks=shown,
-        precision=precision,
-        started=started,
-    )
-    how, data = StepSettings(clip=clip, ema=ema), [data for data, _ in prepared]
-    return TrainingRun(models, data, settings, how, runtime, several=True, make_learner=make_learner).results()
-
-
-def _read_samples(
-    train: Any, splits: Sequence[Split] | None, validation: Any, members: int
-) -> tuple[InMemory, list[Tensor], list[Tensor] | None]:
-    """Return all samples in one source, and the numbers of each member's training and validation samples in it."""
-    data = _in_memory(as_source(train, "train"))
-    if splits is not None:
-        parts = [[as_sample_numbers(samples) for samples in split] for split in splits]
-        setting_checks.check_splits(parts, len(data))
-        return data, [part[0] for part in parts], [part[1] for part in parts]
-    everything = torch.arange(len(data))
-    if validation is None:
-        return data, [everything] * members, None
-    held_out = as_source(validation, "validation")
-    if not isinstance(held_out, InMemory) or (held_out.weight is None) != (data.weight is None):
-        raise InvalidTypeError("validation must be like train: (X, y), or (X, y, weight) for both")
-    weight = None if data.weight is None or held_out.weight is None else torch.cat([data.weight, held_out.weight])
-    both = InMemory(torch.cat([data.x, held_out.x]), torch.cat([data.y, held_out.y]), weight)
-    return both, [everything] * members, [len(data) + torch.arange(len(held_out))] * members
-
-
-def _in_memory(data: Any) -> InMemory:
-    if not isinstance(data, InMemory):
-        raise InvalidTypeError("a population trains on data in memory: (X, y) or (X, y, weight)")
-    return data
-
-
-def _join_groups(groups: Any, validation_groups: Any, validated: bool) -> Any:
-    """Return the groups of training and validation samples in one tensor, as their samples are."""
-    if not validated:
-        return groups
-    if (groups is None) != (validation_groups is None):
-        raise InvalidValueError("groups and validation_groups go together: pass both or none")
-    if groups is None:
-        return None
-    return torch.cat([as_tensor(groups, "groups"), as_tensor(validation_groups, "validation_groups")])
-
-
-def as_sample_numbers(samples: Any) -> Tensor:
-    """Return the numbers of samples that are given as numbers or as a mask."""
-    numbers = torch.as_tensor(samples).cpu()
-    return numbers.nonzero().flatten() if numbers.dtype == torch.bool else numbers.long()
+from metricfit.train.stage import Stage
 
 
 @dataclass(frozen=True)

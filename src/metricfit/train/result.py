@@ -11,7 +11,35 @@ from torch import nn
 
 from metricfit.errors import UnknownNameError
 from metricfit.metrics.registry import resolve_aliases
-from metricfit.train.engine.validation import RequirementResult
+
+#: The threshold of decisions, or one per label; NaN if the largest logit decides.
+Threshold = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class RequirementResult:
+    """Whether a requirement holds for the weights that training returned.
+
+    Attributes:
+        requirement: The text of the requirement, such as "recall >= 0.9".
+        value: The metric's value; with several classes or groups, the worst. NaN if there were no samples for it.
+        bound: The bound.
+        met: Whether the requirement holds.
+        rows: The samples it was measured on: "validation", or "train" without a validation set.
+        threshold: The threshold of the decisions, or one per label; NaN if the largest logit decides.
+
+    Example:
+        >>> result = RequirementResult("recall >= 0.9", 0.92, 0.9, met=True, rows="validation", threshold=0.4)
+        >>> result.met
+        True
+    """
+
+    requirement: str
+    value: float
+    bound: float
+    met: bool
+    rows: str
+    threshold: Threshold
 
 
 @dataclass(frozen=True)

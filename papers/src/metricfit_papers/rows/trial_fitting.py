@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from metricfit.losses.gradient_watch import DeadGradientWarning
-from metricfit.train import Callback, FitResult, fit_population
-from metricfit.train.data.batches import derive_seed
+from metricfit.train import Callback, Checkpoints, FitResult, fit_population
+from metricfit.train.data.batches import Batches, derive_seed
 from metricfit.train.data.sources import compute_class_weights
 from metricfit.train.engine.learner import Learner
 from metricfit_papers.datasets.trials import Trial
@@ -75,13 +75,14 @@ def fit_trials(
             seeds=[derive_seed("order", trial.number) for trial in trials],
             lr=training.lr if lr is None else lr,
             epochs=training.epochs,
-            batch_size=training.batch_size or max(len(trial.train) for trial in trials),
+            batch_size=Batches(
+                training.batch_size or max(len(trial.train) for trial in trials), oversample=job.row.oversample
+            ),
             optimizer=partial(build_optimizer, training.optimizer),
             monitor=training.monitor,
             patience=training.patience or None,
             start_at_prior=False,
             class_weight=None if weights else class_weight,
-            oversample=job.row.oversample,
             device=job.device,
             precision=training.precision,
             make_learner=CapturedLearner if job.cuda_graphs else Learner,
@@ -100,7 +101,7 @@ def _checkpoint_settings(folder: Path, training: TrainingSpec, trials: Sequence[
     longest = max(len(trial.train) for trial in trials)
     steps = -(-longest // (training.batch_size or longest))
     interval = steps * max(1, training.epochs // 10)
-    return {"checkpoint_dir": folder, "checkpoint_every": interval, "resume": True}
+    return {"checkpoint_dir": Checkpoints(folder, interval), "resume": True}
 
 
 def group_by_width(trials: Sequence[Trial]) -> Iterator[list[Trial]]:

@@ -423,7 +423,7 @@ class Trainer:
             return engine.fit_folds(
                 self.build,
                 data,
-                self.stages,
+                [stage.filled(scheduler=rise_and_fall, scheduler_step="batch") for stage in self.stages],
                 folds=list(splits),
                 seed=seed,
                 epochs=epochs,
@@ -431,8 +431,6 @@ class Trainer:
                 lr=self.schedule.lr,
                 patience=self.schedule.patience,
                 optimizer=partial(AdamW, fused=True),
-                scheduler=rise_and_fall,
-                scheduler_step="batch",
                 device=self.device,
                 callbacks=callbacks,
                 progress=False,

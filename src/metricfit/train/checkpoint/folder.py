@@ -355,17 +355,3 @@ def _read_checkpoint(path: Path) -> RunState:
         problem = f"its {len(content)} bytes do not have" if content else "it is empty and does not have"
         raise DamagedError(f"{problem} the hash in its name")
     return RunState.read(unpack(content), int(match[1]))
-
-
-def make_run_folder(
-    checkpoint_dir: str | os.PathLike[str] | None, checkpoint_every: int | None, resume: bool
-) -> RunFolder | None:
-    """Return the folder of a run, or None without ``checkpoint_dir``."""
-    if checkpoint_every is not None and checkpoint_every < 1:
-        raise InvalidValueError(f"checkpoint_every must be a number of steps of at least 1, got {checkpoint_every}")
-    if checkpoint_dir is None:
-        if resume or checkpoint_every is not None:
-            argument = "resume" if resume else "checkpoint_every"
-            raise InvalidValueError(f"{argument} needs a folder: pass checkpoint_dir")
-        return None
-    return RunFolder(checkpoint_dir)

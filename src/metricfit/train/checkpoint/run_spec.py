@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from metricfit._files import hash_bytes, list_differences
 from metricfit._version import __version__
-from metricfit.train.data.batches import Order
+from metricfit.train.data.batches import Batches
 from metricfit.train.data.sources import FromLoader, InMemory, Source
 from metricfit.train.stage import Stage
 
@@ -40,7 +40,7 @@ def describe_run(
     model: nn.Module,
     stages: Sequence[Stage],
     data: Sequence[tuple[Source, Source | None]],
-    order: Order,
+    batches: Batches,
     **settings: Any,
 ) -> dict[str, Any]:
     """Describe a run by its model, stages, data and settings.
@@ -49,7 +49,7 @@ def describe_run(
         model: The model; its layers and the shapes of its weights are described.
         stages: The stages of the training.
         data: The training and validation data of each member, described by length and hashes.
-        order: The order of the batches.
+        batches: How an epoch is divided into batches.
         settings: Other settings by name.
 
     Returns:
@@ -80,9 +80,9 @@ def describe_run(
             for stage, (stage_settings, stage_code) in ((stage, _describe_stage(stage)) for stage in stages)
         ],
         **(members[0] if len(members) == 1 else {"members": members}),
-        "batch_size": order.batch_size,
-        "stratified": order.stratified,
-        "oversample": order.oversample,
+        "batch_size": batches.size,
+        "stratified": batches.stratified,
+        "oversample": batches.oversample,
         **settings,
         "versions": {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "threads": torch.get_num_threads(),
@@ -133,9 +133,8 @@ def _describe_data(source: Source) -> dict[str, Any]:
     if isinstance(source, FromLoader):
         return {"batches": source.expected_batches}
     description: dict[str, Any] = {"samples": len(source), "hash of labels": fingerprint(source.some_labels)}
-    if source.group is not None:
-        description["hash of groups"] = fingerprint(source.group)
     if isinstance(source, InMemory):
+        description |= {} if source.group is None else {"hash of groups": fingerprint(source.group)}
         rows = torch.linspace(0, len(source) - 1, min(ROWS, len(source)), dtype=torch.float64).round().long()
         description["hash of inputs"] = fingerprint(source.take(rows).x)
         description["hash of weights"] = None if source.weight is None else fingerprint(source.weight)

@@ -141,32 +141,50 @@ def refuse_outputs(outputs: Any) -> InvalidTypeError:
 
 
 @dataclass(frozen=True)
-class Order:
+class Batches:
     """How an epoch is divided into batches.
 
     Batches have nearly equal sizes, so that the last one is not too small to compute a metric: with a batch size of
     1,024, 1,025 samples make batches of 513 and 512.
 
     Args:
-        batch_size: Maximum number of samples per batch.
+        size: Maximum number of samples per batch.
         stratified: Distribute each class evenly over the batches, and add a positive to batches without one.
         oversample: Repeat positives until they are this share of the epoch.
+
+    Raises:
+        ValueError: A number is out of range.
+
+    Example:
+        >>> Batches(100, stratified=True).steps(250)
+        3
     """
 
-    batch_size: int
+    size: int
     stratified: bool = False
     oversample: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
-            raise InvalidValueError(f"batch_size must be an integer of at least 1, got {self.batch_size}")
+        if not isinstance(self.size, Integral) or self.size < 1:
+            raise InvalidValueError(f"batch_size must be an integer of at least 1, got {self.size}")
         if self.oversample is not None and not 0.0 < self.oversample < 1.0:
             raise InvalidValueError(
                 f"oversample is the share of positives to reach, strictly between 0 and 1, got {self.oversample}"
             )
 
-    def batches(self, labels: Tensor, seed: int, stage: int, epoch: int, steps: int | None = None) -> list[Tensor]:
-        """Return the sample numbers of each batch of an epoch, for samples with these labels (on the CPU)."""
+    def divide(self, labels: Tensor, seed: int, stage: int, epoch: int, steps: int | None = None) -> list[Tensor]:
+        """Divide an epoch into batches.
+
+        Args:
+            labels: The labels of the samples, on the CPU.
+            seed: The seed of the order.
+            stage: The number of the stage, on which the order depends too.
+            epoch: The number of the epoch in the stage.
+            steps: The number of batches; by default as few as ``size`` allows.
+
+        Returns:
+            The sample numbers of each batch.
+        """
         labels = _as_row(labels)
         generator = torch.Generator().manual_seed(derive_seed(seed, stage, epoch))
         if self.oversample is None:
@@ -185,18 +203,44 @@ class Order:
             for hand in dealt
         ]
 
+    @property
+    def depend_on_labels(self) -> bool:
+        """Whether the order of samples depends on their labels."""
+        return self.stratified or self.oversample is not None
+
     def steps(self, samples: int) -> int:
-        """Return the number of batches for a number of samples."""
-        return max(1, -(-samples // self.batch_size))
+        """Return the number of batches for a number of samples.
+
+        Args:
+            samples: The number of samples.
+
+        Returns:
+            The number of batches, at least 1.
+        """
+        return max(1, -(-samples // self.size))
 
     def steps_per_epoch(self, labels: Tensor) -> int:
-        """Return the number of batches per epoch, including repeated positives."""
+        """Return the number of batches per epoch, including repeated positives.
+
+        Args:
+            labels: The labels of the samples.
+
+        Returns:
+            The number of batches.
+        """
         extra = 0 if self.oversample is None else _count_missing(labels, self.oversample)
         return self.steps(len(labels) + extra)
 
     def check(self, labels: Tensor) -> None:
-        """Check that the options make sense for these labels."""
-        if not (self.stratified or self.oversample is not None):
+        """Check that the options make sense for these labels.
+
+        Args:
+            labels: The labels of the samples.
+
+        Raises:
+            ValueError: They are labels of one class, or several per sample.
+        """
+        if not self.depend_on_labels:
             return
         labels = _as_row(labels)
         option = "stratified" if self.stratified else "oversample"
@@ -208,6 +252,11 @@ class Order:
             raise InvalidValueError(
                 f"{option} batches need positives and negatives; all labels are {labels[0].item():g}"
             )
+
+
+def as_batches(batch_size: int | Batches) -> Batches:
+    """Return how an epoch is divided, from the number of samples per batch."""
+    return batch_size if isinstance(batch_size, Batches) else Batches(batch_size)
 
 
 def _as_row(labels: Tensor) -> Tensor:

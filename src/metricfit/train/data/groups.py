@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,74 +11,56 @@ from torch import Tensor
 
 from metricfit.core.group_labels import number_groups
 from metricfit.errors import InvalidValueError
-from metricfit.train.data.sources import FromLoader, InMemory, Source, as_tensor
+from metricfit.train.data.sources import InMemory, Source, as_tensor
 from metricfit.train.stage import Objective, Stage
 
 
-def with_groups(data: Source, groups: Any, stages: Sequence[Stage], name: str, argument: str) -> Source:
-    """Return the data with one group number per sample.
+def with_group_numbers(data: Source, stages: Sequence[Stage], name: str) -> Source:
+    """Return data in memory with one group number per sample, if their dictionary has groups.
+
+    Groups are integers from 0 on, or the names that a requirement gives to its groups.
 
     Args:
         data: The samples.
-        groups: One integer per sample, from 0 on, or one of the requirement's group names per sample, or None. A
-            Dataset or a DataLoader may return dictionaries with the key "group" instead.
         stages: The stages; if there are groups, one of them must use groups.
         name: The name of the samples in messages: "train" or "validation".
-        argument: The name of the groups in messages: "groups" or "validation_groups".
-
-    Returns:
-        The data.
 
     Raises:
         ValueError: Groups are missing, are not used, or do not go with the samples.
     """
+    if not isinstance(data, InMemory):
+        return data
     objectives = [Objective(stage.objective) for stage in stages]
-    if groups is None:
-        if isinstance(data, InMemory) and _count_groups(objectives):
+    if data.group is None:
+        if _count_groups(objectives):
             raise InvalidValueError(
-                f"the objective has a requirement per group: pass {argument}=, one number per {name} sample"
+                f'the objective has a requirement per group: pass {name} as {{"x": X, "y": y, "group": numbers}}'
             )
         return data
     if not any(objective.accepts.group for objective in objectives):
         raise InvalidValueError(
-            f"{argument} were passed, but no objective uses them; use RequirementConstraint(..., groups=k) in an "
+            f"the groups of {name} are not used by any objective; use RequirementConstraint(..., groups=k) in an "
             "AugmentedLagrangian, or a loss whose forward takes group="
         )
-    if isinstance(data, FromLoader):
-        raise InvalidValueError(
-            f"{argument} are for (X, y) and a Dataset; let the DataLoader return dictionaries with 'group'"
-        )
-    numbers = number_named_groups(groups, stages, argument)
-    return data.with_group(_check_groups(numbers, len(data), _count_groups(objectives), argument))
+    what = f"{name}'s groups"
+    numbers = _number_named_groups(data.group, objectives, what)
+    return replace(data, group=_check_groups(numbers, len(data), _count_groups(objectives), what))
 
 
-def number_named_groups(groups: Any, stages: Sequence[Stage], argument: str) -> Any:
-    """Return group numbers for labels: texts, or integers if these are the names of the groups.
-
-    Anything else is returned unchanged.
-
-    Args:
-        groups: One label or number per sample.
-        stages: The stages; their requirements may name the groups.
-        argument: The name of the groups in messages.
-
-    Raises:
-        ValueError: No requirement names the groups, or a label is not among the names.
-    """
+def _number_named_groups(groups: Any, objectives: Sequence[Objective], what: str) -> Any:
+    """Return group numbers for texts, or for integers if these are the names of the groups."""
     labels = groups.tolist() if hasattr(groups, "tolist") else groups
-    if not isinstance(labels, (list, tuple)):
-        return groups
-    requirements = [item for stage in stages for item in Objective(stage.objective).requirements()]
+    requirements = [item for objective in objectives for item in objective.requirements()]
     names = next((item.group_names for item in requirements if item.group_names is not None), None)
     named_by_integers = names is not None and all(isinstance(name, int) for name in names)
     if not named_by_integers and not any(isinstance(label, str) for label in labels):
         return groups
     if names is None:
         raise InvalidValueError(
-            f"{argument} are texts: pass integers, or name the groups in the order of their numbers, as in "
+            f"{what} are texts: pass integers, or name the groups in the order of their numbers, as in "
             "RequirementConstraint(..., groups=['women', 'men']) or metrics.recall.gap(['women', 'men'])"
         )
-    return number_groups(labels, len(labels), argument, names).numbers
+    return number_groups(labels, len(labels), what, names).numbers
 
 
 def _count_groups(objectives: Sequence[Objective]) -> int | None:
@@ -86,15 +69,15 @@ def _count_groups(objectives: Sequence[Objective]) -> int | None:
     return min((requirement.groups for requirement in requirements if requirement.groups), default=None)
 
 
-def _check_groups(groups: Any, samples: int, largest: int | None, argument: str) -> Tensor:
-    numbers = as_tensor(groups, argument)
+def _check_groups(groups: Any, samples: int, largest: int | None, what: str) -> Tensor:
+    numbers = as_tensor(groups, what)
     if numbers.shape != (samples,) or numbers.is_floating_point() or numbers.dtype == torch.bool:
         raise InvalidValueError(
-            f"{argument} must be one integer per sample, of shape ({samples},); got {numbers.dtype} of shape "
+            f"{what} must be one integer per sample, of shape ({samples},); got {numbers.dtype} of shape "
             f"{tuple(numbers.shape)}"
         )
     low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or (largest is not None and high >= largest):
         allowed = "at least 0" if largest is None else f"from 0 to {largest - 1}"
-        raise InvalidValueError(f"{argument} must be {allowed}, got numbers from {low} to {high}")
+        raise InvalidValueError(f"{what} must be {allowed}, got numbers from {low} to {high}")
     return numbers.long()

@@ -71,10 +71,6 @@ class InMemory:
         """Return the data with floating-point inputs converted to this type."""
         return replace(self, x=self.x.to(dtype)) if self.x.is_floating_point() else self
 
-    def with_group(self, group: Tensor) -> InMemory:
-        """Return the data with one group number per sample."""
-        return replace(self, group=group)
-
     def subset(self, numbers: Tensor) -> InMemory:
         """Return some of the samples, whose inputs are not copied."""
         numbers = numbers.to(self.y.device)
@@ -111,7 +107,6 @@ class FromDataset:
     """
 
     dtype: torch.dtype | None = None
-    group: Tensor | None = None
 
     def __init__(self, dataset: Dataset[Any], workers: int = 0) -> None:
         self.dataset, self.workers = dataset, workers
@@ -125,16 +120,8 @@ class FromDataset:
 
     def with_dtype(self, dtype: torch.dtype) -> FromDataset:
         """Return the data with inputs converted to this type, if they are a floating-point tensor."""
-        return self._with("dtype", dtype)
-
-    def with_group(self, group: Tensor) -> FromDataset:
-        """Return the data with one group number per sample."""
-        return self._with("group", group)
-
-    def _with(self, name: str, value: Any) -> FromDataset:
         copied = copy.copy(self)
-        setattr(copied, name, value)
-        copied._reader = None
+        copied.dtype, copied._reader = dtype, None
         return copied
 
     @property
@@ -180,9 +167,7 @@ class FromDataset:
         if self._reader is None:
             self._reader = _Reader(self.dataset, self.workers, pin_memory=device.type == "cuda")
         for index, item in zip(order, self._reader.read(order, seed), strict=True):
-            batch = make_batch(item, device, self.dtype)
-            group = batch.group if self.group is None else self.group[index].to(device)
-            yield replace(batch, index=index.to(device), group=group)
+            yield replace(make_batch(item, device, self.dtype), index=index.to(device))
 
 
 class _Reader:
@@ -441,7 +426,7 @@ def as_source(data: Any, name: str, workers: int = 0) -> Source:
     """Make a source from the data that a user passed.
 
     Args:
-        data: ``(X, y)``, ``(X, y, weight)``, a Dataset or a DataLoader.
+        data: ``(X, y)``, ``(X, y, weight)``, a dictionary of them, a Dataset or a DataLoader.
         name: The name of the data in messages.
         workers: Number of processes that read a Dataset.
 
@@ -456,8 +441,10 @@ def as_source(data: Any, name: str, workers: int = 0) -> Source:
         return data
     if isinstance(data, DataLoader):
         return FromLoader(data)
-    if isinstance(data, (tuple, list)) and len(data) in (2, 3):
-        x, y, weight = (*data, None)[:3]
+    is_mapping = isinstance(data, Mapping) and {"x", "y"} <= data.keys() <= {"x", "y", "weight", "group"}
+    if is_mapping or (isinstance(data, (tuple, list)) and len(data) in (2, 3)):
+        parts = [data.get(part) for part in ("x", "y", "weight", "group")] if is_mapping else [*data, None, None]
+        x, y, weight, group = parts[:4]
         x, y = as_tensor(x, f"{name}'s inputs", keep_dtype=True), as_tensor(y, f"{name}'s labels")
         if weight is not None:
             weight = as_tensor(weight, f"{name}'s weights", keep_dtype=True)
@@ -469,7 +456,7 @@ def as_source(data: Any, name: str, workers: int = 0) -> Source:
             raise InvalidValueError(f"{name} is empty")
         _check_inputs(x, name)
         _check_weights(weight, name)
-        return InMemory(x, y, weight)
+        return InMemory(x, y, weight, group)
     if isinstance(data, IterableDataset):
         raise InvalidTypeError(f"{name} is an IterableDataset, whose samples have no numbers; wrap it in a DataLoader")
     if isinstance(data, Dataset) or (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
@@ -477,7 +464,8 @@ def as_source(data: Any, name: str, workers: int = 0) -> Source:
             raise InvalidValueError(f"{name} is empty")
         return FromDataset(data, workers)
     raise InvalidTypeError(
-        f"{name} must be (X, y), (X, y, weight), a Dataset or a DataLoader; got {type(data).__name__}"
+        f"{name} must be (X, y), (X, y, weight), a dictionary with x and y, a Dataset or a DataLoader; got "
+        f"{type(data).__name__}"
     )
 
 

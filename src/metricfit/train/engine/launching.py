@@ -18,6 +18,7 @@ from metricfit.core.distributed import gather_over_ranks
 from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.combine import Mix
 from metricfit.train.data.batches import Batch
+from metricfit.train.settings import Hardware
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -102,17 +103,10 @@ def one_device(device: str | torch.device | None, precision: str | None) -> OneD
     return OneDevice(torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")), precision is not None)
 
 
-def launch(
-    model: nn.Module,
-    *,
-    accelerator: str,
-    devices: int | str,
-    num_nodes: int,
-    strategy: str,
-    precision: str | None,
-) -> Runtime:
-    """Start the processes of a run; the arguments are those of ``fit``."""
-    devices, num_nodes = find_processes(devices, num_nodes)
+def launch(model: nn.Module, hardware: Hardware) -> Runtime:
+    """Start the processes of a run."""
+    devices, num_nodes = find_processes(hardware.devices, hardware.num_nodes)
+    accelerator, strategy, precision = hardware.accelerator, hardware.strategy, hardware.precision
     own_precision = _find_precision(model)
     if (devices, num_nodes, strategy) == (1, 1, "auto") and (precision or own_precision) == "32-true":
         device = _find_device(accelerator)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,24 +34,8 @@ from metricfit.train.engine.validation import (
     validate_stream,
 )
 from metricfit.train.monitor import Monitor
+from metricfit.train.settings import Steps
 from metricfit.train.stage import Objective, Schedule, Stage
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepSettings:
-    """How steps are made.
-
-    Attributes:
-        accumulate: The number of parts in which a batch is computed.
-        clip: The maximum norm of a member's gradient.
-        ema: The decay of the average of the weights, if there is one.
-        channels_last: Whether images are laid out with their channels last, which convolutions prefer.
-    """
-
-    accumulate: int = 1
-    clip: float | None = None
-    ema: float | None = None
-    channels_last: bool = False
 
 
 class Member:
@@ -63,12 +46,15 @@ class Member:
         model: The model.
         validation: The validation samples, if there are any.
         settings: How steps are made.
+        channels_last: Whether images are laid out with their channels last, which convolutions prefer.
     """
 
-    def __init__(self, runtime: Runtime, model: nn.Module, validation: Source | None, settings: StepSettings) -> None:
+    def __init__(
+        self, runtime: Runtime, model: nn.Module, validation: Source | None, settings: Steps, channels_last: bool
+    ) -> None:
         self.runtime: Any = runtime  # Fabric's types are narrower than what OneDevice takes
-        self.model, self.validation, self.settings = model, validation, settings
-        if settings.channels_last:
+        self.model, self.validation, self.settings, self.channels_last = model, validation, settings, channels_last
+        if channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network: nn.Module = runtime.setup(model)
         self.largest_batch = 1  # validation may take as many samples at once as training
@@ -114,7 +100,7 @@ class Member:
 
     def lay_out(self, x: Any) -> Any:
         """Return images with their channels last, if this is wanted."""
-        if self.settings.channels_last and isinstance(x, Tensor) and x.dim() == 4:
+        if self.channels_last and isinstance(x, Tensor) and x.dim() == 4:
             return x.contiguous(memory_format=torch.channels_last)
         return x
 
@@ -266,7 +252,7 @@ class Member:
 
     def finish(self) -> None:
         """Give the weights their usual layout again."""
-        if self.settings.channels_last:
+        if self.channels_last:
             self.model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
     def state(self) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,15 +18,16 @@ from metricfit.core.class_shares import targets_judged
 from metricfit.core.validation import DivergedError
 from metricfit.errors import CheckpointError, InvalidValueError, MetricfitError, NotFiniteError, shorten
 from metricfit.losses.gradient_watch import DEAD_GRADIENT, DeadGradientWarning
-from metricfit.train.callbacks import Callback, Plan
+from metricfit.train.callbacks import Plan
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.state import DamagedError, Position, RunState
-from metricfit.train.data.batches import Batch, Order
+from metricfit.train.data.batches import Batch
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.validation import Validation, has_requirements
 from metricfit.train.monitor import make_columns
 from metricfit.train.result import Row
+from metricfit.train.settings import RunSettings
 from metricfit.train.stage import Stage
 
 #: Steps on a GPU between two readings of the losses, each of which waits for the GPU.
@@ -40,37 +40,6 @@ _NO_BATCH_AGAIN = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """What a run needs besides its models and data.
-
-    Attributes:
-        stages: The stages, with all settings filled in.
-        lr: For each stage, the learning rate of each member.
-        order: How an epoch is divided into batches.
-        steps: The expected number of optimiser steps per epoch, for callbacks and messages; None if it is not known.
-        folder: The folder of checkpoints, if there is one.
-        resume: Whether to continue the run in the folder.
-        checkpoint_every: Optimiser steps between checkpoints; None for one per epoch.
-        start_at_prior: As for ``fit``.
-        callbacks: Called by the process that writes.
-        precision: The precision that the user chose, if any.
-        started: The time at which the call began.
-    """
-
-    stages: Sequence[Stage]
-    lr: Sequence[Sequence[float]]
-    order: Order
-    steps: int | None
-    folder: RunFolder | None = None
-    resume: bool = False
-    checkpoint_every: int | None = None
-    start_at_prior: bool | None = None
-    callbacks: Sequence[Callback] = ()
-    precision: str | None = None
-    started: float = 0.0
-
-
 class Loop:
     """Drives a learner through its stages.
 
@@ -79,6 +48,8 @@ class Loop:
         batches: ``batches(stage, epoch, first)`` yields, for each step of an epoch from number ``first`` on, one batch
             per active member. The epoch ends where it ends.
         settings: How to train.
+        steps: The expected number of optimiser steps per epoch; None if it is not known.
+        folder: The folder of checkpoints, if there is one.
         validated: Whether there is a validation set.
     """
 
@@ -87,14 +58,16 @@ class Loop:
         learner: Learner,
         batches: Callable[[int, int, int], Iterator[Sequence[Batch]]],
         settings: RunSettings,
+        steps: int | None,
+        folder: RunFolder | None,
         *,
         validated: bool,
     ) -> None:
         self.learner, self.batches, self.validated = learner, batches, validated
-        self.stages, self.lr, self.steps, self.folder = settings.stages, settings.lr, settings.steps, settings.folder
+        self.stages, self.lr, self.steps, self.folder = settings.stages, settings.rates, steps, folder
         runtime = learner.runtime
         self.writes, self.share = runtime.is_global_zero, runtime.broadcast
-        self.checkpoint_every = settings.checkpoint_every
+        self.checkpoint_every = None if settings.checkpoints is None else settings.checkpoints.every
         self.callbacks = settings.callbacks if self.writes else []
         self.members = len(learner.members)
         self.position = Position()

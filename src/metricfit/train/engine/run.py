@@ -1,7 +1,7 @@
-"""A run: one call of ``fit`` or ``fit_population``, from checked data to results.
+"""A run: one call of ``fit`` or ``fit_population``, from its data and settings to its results.
 
-A run takes its folder, sets the first biases, trains, measures the requirements, and writes and returns its results.
-One model is a population of one.
+A run checks its data, takes its folder, sets the first biases, trains, measures the requirements, and writes and
+returns its results. One model is a population of one.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.errors import CheckpointError, shorten
+from metricfit.errors import CheckpointError, InvalidValueError, shorten
 from metricfit.train import label_checks
 from metricfit.train.checkpoint import randomness
+from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.run_spec import describe_run
 from metricfit.train.data.batches import Batch, derive_seed, take_share
-from metricfit.train.data.sources import FromLoader, InMemory, Source
+from metricfit.train.data.sources import FromLoader, InMemory, Source, get_weight_dtype, weigh_samples
 from metricfit.train.engine.launching import Runtime, get_precision
-from metricfit.train.engine.learner import Learner, Member, StepSettings
-from metricfit.train.engine.loop import Loop, RunSettings
+from metricfit.train.engine.learner import Learner, Member
+from metricfit.train.engine.loop import Loop
 from metricfit.train.engine.validation import (
-    RequirementResult,
     has_requirements,
     measure_requirements,
     warn_about_unmet,
 )
 from metricfit.train.prior import start_at_prior
-from metricfit.train.result import FitResult, History, Row, make_report
-from metricfit.train.setting_checks import check_more_epochs
+from metricfit.train.result import FitResult, History, RequirementResult, Row, make_report
+from metricfit.train.settings import RunSettings, check_learning, check_more_epochs, check_stages
+from metricfit.train.stage import mask_ignored_labels
 
 MakeLearner = Callable[[Sequence[Member]], Learner]
 
@@ -47,6 +48,7 @@ class MemberData:
         validation: The validation samples, if there are any.
         labels: The training labels, ignored ones as -1; None if they are not known beforehand, as for a DataLoader.
         prior: The share of positives of a binary problem, if it is known.
+        steps: The number of optimiser steps per epoch, if it is known.
         seed: The seed of the order of samples.
     """
 
@@ -55,48 +57,114 @@ class MemberData:
     validation: Source | None
     labels: Tensor | None
     prior: float | None
+    steps: int | None
     seed: int
 
 
+def prepare_member(
+    model: nn.Module, train: Source, validation: Source | None, settings: RunSettings, seed: int, validation_name: str
+) -> MemberData:
+    """Check the data of one model, and give them its type and the weights of their classes.
+
+    Labels are read before training if they are at hand, or if the order of samples or the metric of a single class
+    depends on them. Otherwise some of them are checked before, and all of them batch by batch in the first epoch.
+
+    Raises:
+        ValueError: The data do not go with the model or the settings.
+    """
+    stages, batches = settings.stages, settings.batches
+    labels: Tensor | None = None
+    counted: Tensor | None = None
+    if isinstance(train, FromLoader):
+        if batches.depend_on_labels:
+            raise InvalidValueError(
+                "a DataLoader makes its own batches; for stratified or oversampled batches pass a Dataset"
+            )
+        steps = train.expected_batches
+    elif batches.depend_on_labels or label_checks.names_a_class(stages) or train.knows_labels:
+        target = train.target.detach().cpu()
+        labels = mask_ignored_labels(target, stages)
+        batches.check(labels)
+        steps = batches.steps_per_epoch(labels)
+        logits = label_checks.sample_logits(model, train.first())
+        counted = label_checks.check_training_target(logits, target, stages)
+        label_checks.judge_target(logits, target, stages, "training labels")
+    else:
+        steps = batches.steps(len(train))
+        logits = label_checks.sample_logits(model, train.first())
+        counted = label_checks.check_target(logits, train.some_labels.cpu(), stages, "train", part=True)
+    if validation is not None and not isinstance(validation, FromLoader) and validation.knows_labels:
+        target = validation.target.detach().cpu()
+        if counted is None:
+            logits = label_checks.sample_logits(model, validation.first(), "validation")
+            label_checks.judge_target(logits, target, stages, "validation labels")
+        label_checks.check_validation_target(logits, target, stages, validation_name)
+    prior = None
+    if counted is not None and counted.numel() and (logits.dim() == 1 or logits.shape[1] == 1):
+        unseen = 0 if labels is not None else 1  # some labels may all be of one class
+        prior = (float(counted.double().sum()) + 0.5 * unseen) / (counted.numel() + unseen)
+    weighted = train
+    if isinstance(train, InMemory):
+        target = mask_ignored_labels(train.y, stages)
+        weighted = replace(train, weight=weigh_samples(target, train.weight, settings.class_weight))
+    elif settings.class_weight is not None:
+        raise InvalidValueError("class_weight needs data in memory; let your Dataset return (x, y, weight)")
+    dtype = get_weight_dtype(model)
+    held_out = None if validation is None else validation.with_dtype(dtype)
+    return MemberData(weighted.with_dtype(dtype), train.with_dtype(dtype), held_out, labels, prior, steps, seed)
+
+
 class TrainingRun:
-    """One call of ``fit`` or ``fit_population``.
+    """One call of ``fit`` or ``fit_population``; the constructor checks that models, data and settings go together.
 
     Args:
         models: The models, which are trained in place.
-        data: The data of each model.
+        data: The training samples of each model, and its validation samples if there are any.
         settings: How to train them.
-        steps: How steps are made.
-        runtime: The launched Fabric, or one device without it.
-        several: Whether the result is a list, also of one model.
-        make_learner: Makes what moves the weights from the members.
+
+    Raises:
+        ValueError: Models, data and settings do not go together.
     """
 
     def __init__(
-        self,
-        models: Sequence[nn.Module],
-        data: Sequence[MemberData],
-        settings: RunSettings,
-        steps: StepSettings,
-        runtime: Runtime,
-        *,
-        several: bool = False,
-        make_learner: MakeLearner = Learner,
+        self, models: Sequence[nn.Module], data: Sequence[tuple[Source, Source | None]], settings: RunSettings
     ) -> None:
-        self.models, self.data, self.settings, self.steps = list(models), list(data), settings, steps
-        self.runtime, self.several, self.make_learner = runtime, several, make_learner
-        self.seeds = [member.seed for member in data]
+        self.models, self.settings = list(models), settings
+        validated = data[0][1] is not None
+        weighted = settings.class_weight is not None or any(
+            isinstance(source, InMemory) and source.weight is not None for source in data[0]
+        )
+        check_stages(settings.stages, validated, weighted)
+        names = ["validation" if len(data) == 1 else f"validation (of member {member})" for member in range(len(data))]
+        self.data = [
+            prepare_member(model, *sources, settings, seed, name)
+            for model, sources, seed, name in zip(models, data, settings.seeds, names, strict=True)
+        ]
+        self.steps = max((member.steps for member in self.data), default=None, key=lambda steps: steps or 0)
+        check_learning(self.models[0], settings.stages, validated, self.steps)
+        if settings.start_at_prior and self.data[0].prior is None:
+            raise InvalidValueError(
+                "start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset"
+            )
+        self.folder = None if settings.checkpoints is None else RunFolder(settings.checkpoints.folder)
 
-    def results(self) -> list[FitResult]:
-        """Train, or load the results of a finished run, and warn about requirements that do not hold."""
-        with self.settings.folder or nullcontext():
+    def results(self, runtime: Runtime, make_learner: MakeLearner = Learner) -> list[FitResult]:
+        """Train, or load the results of a finished run, and warn about requirements that do not hold.
+
+        Args:
+            runtime: The launched Fabric, or one device without it.
+            make_learner: Makes what moves the weights from the members.
+        """
+        self.runtime = runtime
+        with self.folder or nullcontext():
             saved = self._begin()
             if saved is not None:
                 results = self._load(saved)
             else:
                 self._set_priors()
-                results = self._train()
+                results = self._train(make_learner)
                 self._save(results)
-            if self.runtime.is_global_zero:
+            if runtime.is_global_zero:
                 warn_about_unmet([result.requirements for result in results])
             return results
 
@@ -105,16 +173,29 @@ class TrainingRun:
 
         Only rank 0 reads the folder, because other machines may not see it, and shares the result.
         """
-        folder = self.settings.folder
-        if folder is None:
+        if self.folder is None:
             return None
-        spec = self._describe()
+        settings, steps = self.settings, self.settings.steps
+        spec = describe_run(
+            self.models[0],
+            settings.stages,
+            [(member.train, member.validation) for member in self.data],
+            settings.batches,
+            **({"seeds": settings.seeds, "rates": settings.rates} if settings.several else {"seed": settings.seeds[0]}),
+            accumulate=steps.accumulate,
+            clip=steps.clip,
+            ema=steps.ema,
+            precision=settings.precision,
+            ranks=self.runtime.world_size,
+            checkpoint_every=None if settings.checkpoints is None else settings.checkpoints.every,
+            start_at_prior=settings.start_at_prior,
+        )
         refusal: Exception | None = None
         saved: dict[str, Any] | None = None
         if self.runtime.is_global_zero:
             try:
-                folder.begin(spec, self.settings.resume, self._check_more_epochs)
-                saved = folder.result() if folder.finished else None
+                self.folder.begin(spec, settings.resume, self._check_more_epochs)
+                saved = self.folder.result() if self.folder.finished else None
             except (OSError, ValueError) as error:
                 refusal = error
         refusal, saved = self.runtime.broadcast((refusal, saved))
@@ -122,26 +203,8 @@ class TrainingRun:
             raise refusal
         return saved
 
-    def _describe(self) -> dict[str, Any]:
-        """Describe the run, so that a resumed run can be compared with it."""
-        settings, several = self.settings, self.several
-        return describe_run(
-            self.models[0],
-            settings.stages,
-            [(member.train, member.validation) for member in self.data],
-            settings.order,
-            **({"seeds": self.seeds, "rates": settings.lr} if several else {"seed": self.seeds[0]}),
-            accumulate=self.steps.accumulate,
-            clip=self.steps.clip,
-            ema=self.steps.ema,
-            precision=settings.precision,
-            ranks=self.runtime.world_size,
-            checkpoint_every=settings.checkpoint_every,
-            start_at_prior=settings.start_at_prior,
-        )
-
     def _check_more_epochs(self, before: int) -> None:
-        check_more_epochs(self.models[0], self.settings.stages[-1], before, self.settings.steps)
+        check_more_epochs(self.models[0], self.settings.stages[-1], before, self.steps)
 
     def _load(self, saved: dict[str, Any]) -> list[FitResult]:
         objective = self.settings.stages[-1].objective
@@ -151,9 +214,9 @@ class TrainingRun:
                 for model, state in zip(self.models, saved["members"], strict=True)
             ]
         except Exception as error:  # values of another kind can fail anywhere
-            assert self.settings.folder is not None
+            assert self.folder is not None
             raise CheckpointError(
-                f"the result in {self.settings.folder.path} does not fit this model: {shorten(error)}. Delete the file "
+                f"the result in {self.folder.path} does not fit this model: {shorten(error)}. Delete the file "
                 "'finished' there and run again with resume=True: the result is then computed from the last checkpoint"
             ) from error
 
@@ -172,18 +235,19 @@ class TrainingRun:
 
             start_at_prior(model, data.prior, strict=start is True, fresh_only=start is None, logits=sample_logits)
 
-    def _train(self) -> list[FitResult]:
-        settings, device = self.settings, self.runtime.device
+    def _train(self, make_learner: MakeLearner) -> list[FitResult]:
+        settings, runtime = self.settings, self.runtime
         self.data = [self._place(member) for member in self.data]
-        self.learner = self.make_learner(
+        self.learner = make_learner(
             [
-                Member(self.runtime, model, data.validation, self.steps)
+                Member(runtime, model, data.validation, settings.steps, settings.channels_last)
                 for model, data in zip(self.models, self.data, strict=True)
             ]
         )
-        loop = Loop(self.learner, self._batches, settings, validated=self.data[0].validation is not None)
-        seed = derive_seed(*self.seeds, "noise", self.runtime.global_rank)
-        with randomness.seeded_run(seed, device), self._default_dtype():
+        validated = self.data[0].validation is not None
+        loop = Loop(self.learner, self._batches, settings, self.steps, self.folder, validated=validated)
+        seed = derive_seed(*settings.seeds, "noise", runtime.global_rank)
+        with randomness.seeded_run(seed, runtime.device), self._default_dtype():
             rows = loop.run()
             self.learner.finish()
             standings = loop.position.standings
@@ -211,7 +275,7 @@ class TrainingRun:
     def _place_source(self, data: Source) -> Source:
         if isinstance(data, InMemory):
             moved = data.to(self.runtime.device)
-            laid_out = self.steps.channels_last and moved.x.dim() == 4
+            laid_out = self.settings.channels_last and moved.x.dim() == 4
             return replace(moved, x=moved.x.contiguous(memory_format=torch.channels_last)) if laid_out else moved
         if isinstance(data, FromLoader):
             return data.for_rank(self.runtime.global_rank, self.runtime.world_size)
@@ -232,8 +296,8 @@ class TrainingRun:
             expected = train.expected_batches
         else:
             labels = torch.zeros(len(train)) if data.labels is None else data.labels
-            steps = self.settings.steps if data.labels is not None else None
-            batches = self.settings.order.batches(labels, data.seed, stage, epoch, steps)
+            steps = self.steps if data.labels is not None else None
+            batches = self.settings.batches.divide(labels, data.seed, stage, epoch, steps)
             loaded = self._read_shares(train, batches[first:], item_seed)
         if data.labels is not None or stage or epoch:
             yield from loaded
@@ -281,17 +345,16 @@ class TrainingRun:
     def _history(self, number: int, rows: Sequence[Row]) -> History:
         """Return the rows of a member; its steps end when it stops."""
         own = [row for row in rows if row.get("member", 0) == number]
-        if not self.several:
+        if not self.settings.several:
             return History(own)
-        steps = self.settings.steps or 0
         columns = [{name: value for name, value in row.items() if name != "member"} for row in own]
-        return History([row | {"step": steps * epoch} for epoch, row in enumerate(columns, start=1)])
+        return History([row | {"step": (self.steps or 0) * epoch} for epoch, row in enumerate(columns, start=1)])
 
     def _save(self, results: Sequence[FitResult]) -> None:
-        folder = self.settings.folder
+        folder = self.folder
         if folder is not None and self.runtime.is_global_zero:
             report = make_report(list(results))
-            if self.several:
+            if self.settings.several:
                 report |= {"members": len(results)}
             else:
                 report = {name: value[0] if isinstance(value, list) else value for name, value in report.items()}

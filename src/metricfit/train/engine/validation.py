@@ -29,10 +29,8 @@ from metricfit.train.data.batches import Batch, count_samples_at_once, join_batc
 from metricfit.train.data.sources import FromLoader, InMemory, Source
 from metricfit.train.engine.launching import gather_batch
 from metricfit.train.monitor import CountedStream, Measured, Monitor, in_double
+from metricfit.train.result import RequirementResult, Threshold
 from metricfit.train.stage import Objective, Stage, match_shapes
-
-#: The threshold of decisions, or one per label; NaN if the largest logit decides.
-Threshold = float | tuple[float, ...]
 
 
 class UnmetRequirementWarning(UserWarning):
@@ -68,32 +66,6 @@ class Validation:
         the penalty, because the penalty would grow without end.
         """
         return replace(self, observed=0.0)
-
-
-@dataclass(frozen=True)
-class RequirementResult:
-    """Whether a requirement holds for the weights that training returned.
-
-    Attributes:
-        requirement: The text of the requirement, such as "recall >= 0.9".
-        value: The metric's value; with several classes or groups, the worst. NaN if there were no samples for it.
-        bound: The bound.
-        met: Whether the requirement holds.
-        rows: The samples it was measured on: "validation", or "train" without a validation set.
-        threshold: The threshold of the decisions, or one per label; NaN if the largest logit decides.
-
-    Example:
-        >>> result = RequirementResult("recall >= 0.9", 0.92, 0.9, met=True, rows="validation", threshold=0.4)
-        >>> result.met
-        True
-    """
-
-    requirement: str
-    value: float
-    bound: float
-    met: bool
-    rows: str
-    threshold: Threshold
 
 
 def validate(
