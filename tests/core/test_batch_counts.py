@@ -50,7 +50,7 @@ def make_batch(shape, dtype, target_dtype, weighted, seed):
 
 def was_fused(loss):
     """Whether the last batch was counted by numbers, which dual numbers are made of."""
-    return not isinstance(loss._last[0][0], torch.Tensor)
+    return not isinstance(loss._watch.last[0][0], torch.Tensor)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -99,4 +99,7 @@ def test_costs_beyond_float16_are_said_once():
     assert caught[0].filename == __file__
     for other in (MetricLoss("f1"), MetricLoss("cost(fp=1, fn=100)")):
         other(logits, target)
-    MetricLoss("cost(fp=1, fn=1e6)")(logits.float(), target)
+    wide = logits.detach().float().requires_grad_()
+    (gradient,) = torch.autograd.grad(MetricLoss("cost(fp=1, fn=1e6)")(wide, target), wide)
+    assert gradient.isfinite().all()
+    assert gradient.abs().max() > 65_504  # the warning says the truth

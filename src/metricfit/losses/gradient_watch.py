@@ -1,17 +1,28 @@
-"""Warnings about training that makes no progress: a high loss without a gradient, and a loss that stays constant."""
+"""What a MetricLoss looks at while it trains, and warns about: dead gradients, no progress, inputs of the wrong kind.
+
+This is an idea of its own: a loss computes the same value and gradient without it.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from metricfit.core.batch_counts import BatchCounts
 from metricfit.core.counts import Counts
-from metricfit.core.validation import extremes
+from metricfit.core.tensor_numerics import has_storage
+from metricfit.core.validation import extremes, is_false, looks_at_values
+
+if TYPE_CHECKING:
+    from metricfit.losses.metric_loss import MetricLoss
+
+#: The largest number of float16.
+HALF = 65_504
 
 #: A gradient is dead if the sum over the logits is below this share of the gradient of the loss.
 DEAD_GRADIENT = 1e-6
@@ -71,97 +82,89 @@ class ProbabilitiesWarning(UserWarning):
     """
 
 
-class ProgressWatch:
-    """Compares the first forward passes with those before pass 128, and warns once if training makes no progress.
+class TrainingWatch:
+    """Looks at the forward passes of one MetricLoss in training, and warns once about each sign of trouble.
 
-    A metric of several classes has small gradients while all classes are about equally probable, and nearly no gradient
-    for a class that is never predicted. From random weights such a loss can stay constant, or never predict some
-    classes, at any learning rate. Training that starts from a trained model has a lower loss and is not checked.
+    The gradient of the logits is checked at passes 1, 2, 4, 8 and so on. The first passes of three or more exclusive
+    classes are compared with those before pass 128: from random weights such a loss can stay constant, or never predict
+    some classes, at any learning rate. Training that starts from a trained model has a lower loss and is not compared.
+
+    Copies and loaded objects keep the last counts and start from the beginning otherwise, because hooks belong to one
+    forward pass.
+
+    Args:
+        last: The counts of the last batch as tensors or numbers, and whether the classes are exclusive.
     """
 
-    def __init__(self) -> None:
-        self.passes = 0
-        self.first: list[float] = []
-        self.last: list[float] = []
-        self.counts: list[Counts] = []
-
-    def __reduce__(self) -> tuple[type[ProgressWatch], tuple[()]]:
-        """Copies start from the beginning."""
-        return ProgressWatch, ()
-
-    def due(self, last: tuple[Any, bool] | None) -> bool:
-        """Count a forward pass of training of at least three exclusive classes, and return whether to record it."""
-        if last is None or not last[1] or _classes(last[0][0]) < 3:
-            return False
-        self.passes += 1
-        return self.passes <= FIRST_PASSES or STALL_AT - LAST_PASSES < self.passes <= STALL_AT
-
-    def see(self, loss: Tensor, counts: Counts, owner: str) -> None:
-        """Record a forward pass that is due.
-
-        Args:
-            loss: The loss, a scalar.
-            counts: The soft counts of three or more exclusive classes, detached.
-            owner: The name of the loss in the message.
-        """
-        if self.passes <= FIRST_PASSES:
-            self.first.append(_number(loss))
-        else:
-            self.last.append(_number(loss))
-            self.counts.append(counts)
-            if self.passes == STALL_AT:
-                self._judge(counts.tp.shape[-1], owner)
-                self.counts = []
-
-    def _judge(self, classes: int, owner: str) -> None:
-        start, current = sum(self.first) / FIRST_PASSES, sum(self.last) / LAST_PASSES
-        if not start >= FROM_SCRATCH * (1 - 1 / classes):
-            return
-        if current > STALLED * start:
-            finding = f"the loss is {current:.3g}, and it started at {start:.3g}"
-        elif given_up := self._given_up(classes):
-            subject = "class {} of {} is" if len(given_up) == 1 else "classes {} of {} are"
-            finding = subject.format(", ".join(map(str, given_up[:10])), classes) + " hardly ever predicted"
-        else:
-            return
-        warnings.warn(
-            f"{owner}: after {STALL_AT} forward passes {finding}. A metric loss of several classes often does not get "
-            "away from random weights, at any learning rate. Remedies: train with cross-entropy first "
-            "(train.recipes.two_stage), or mix it in, losses.Mix((nn.CrossEntropyLoss(), 1.0), (loss, 0.5)). If the "
-            "learning rate is still warming up, ignore this. The page 'Start well' of the documentation has figures.",
-            StalledLossWarning,
-            stacklevel=5,
-        )
-
-    def _given_up(self, classes: int) -> list[int]:
-        """Return the hardly ever predicted classes, of those with at least a quarter of the mean class size."""
-        if len({part.tp.shape for part in self.counts}) > 1:
-            return []
-        total = sum(self.counts[1:], self.counts[0]).map(lambda cell: cell.reshape(-1, classes).sum(0))
-        positives, predicted = total.positives, total.predicted
-        usual = positives >= positives.mean() / 4
-        return (usual & (predicted < GIVEN_UP * positives)).nonzero().flatten().tolist()
-
-
-class GradientWatch:
-    """Checks the gradient of the logits at forward passes 1, 2, 4, 8 and so on, and warns once if it is nearly 0."""
-
-    def __init__(self) -> None:
+    def __init__(self, last: tuple[Any, bool] | None = None) -> None:
+        self.last = last
         self.passes = 0
         self.warned = False
+        self.warned_of_half = False
         self.like_probabilities: int | None = 0
         self._hooks: list[RemovableHandle] = []
+        self.passes_of_classes = 0
+        self.first_values: list[float] = []
+        self.last_values: list[float] = []
+        self.compared: list[Counts] = []
 
-    def __reduce__(self) -> tuple[type[GradientWatch], tuple[()]]:
-        """Copies and loaded objects start from the beginning, because hooks belong to one forward pass."""
-        return GradientWatch, ()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TrainingWatch, (self.last,)
 
-    def due(self) -> bool:
-        """Count a forward pass, and return whether to check it."""
+    def remember(self, counts: Counts) -> None:
+        """Keep the counts of a batch without gradient, unless a compiler or vmap hides their numbers."""
+        if isinstance(counts, BatchCounts) and counts.numbers is not None:
+            self.last = counts.numbers, counts.exclusive
+        elif not torch.compiler.is_compiling() and has_storage(counts.tp):
+            self.last = [cell.detach() for cell in counts], counts.exclusive
+
+    def last_counts(self) -> Counts | None:
+        """Return the counts of the last batch without gradient; None before the first batch."""
+        if self.last is None:
+            return None
+        cells, exclusive = self.last
+        if not isinstance(cells[0], Tensor):
+            cells = torch.tensor(cells, device="cpu").reshape(4, -1).unbind()
+        return Counts(*cells, exclusive=exclusive)
+
+    def look(self, module: MetricLoss, loss: Tensor, logits: Tensor) -> None:
+        """Look at a forward pass.
+
+        Args:
+            module: The loss module.
+            loss: Its value for this batch.
+            logits: The logits of the batch.
+        """
+        if torch.compiler.is_compiling():
+            return
+        owner = f"MetricLoss({module.metric.name!r})"
+        if logits.dtype == torch.float16 and not self.warned_of_half:
+            self._look_at_costs(max(map(abs, module.metric.bounds)), owner)
+        if not logits.numel() or not looks_at_values(logits, module.validate):
+            return
         self.passes += 1
-        return self.passes & (self.passes - 1) == 0
+        if self.passes & (self.passes - 1) == 0:
+            if not module.from_probabilities:
+                self._look_at_range(logits, owner)
+            counts = self.last_counts()
+            if counts is not None and _has_both(counts, module.classes):
+                self._watch_gradient(loss, logits, owner)
+        can_compare = module.memory is None and not module.metric.minimize and loss.requires_grad and loss.dim() == 0
+        if can_compare and self.last is not None and self.last[1] and _classes(self.last[0][0]) >= 3:
+            self._compare(loss, owner)
 
-    def look_at_range(self, logits: Tensor, owner: str) -> None:
+    def _look_at_costs(self, largest: float, owner: str) -> None:
+        """Warn once if gradients of logits in float16 can overflow, because costs are too large for it."""
+        if math.isfinite(largest) and largest > HALF:
+            self.warned_of_half = True
+            warnings.warn(
+                f"{owner}: float16 holds numbers up to {HALF:,}, and the gradients of this metric, whose values go up "
+                f"to {largest:g}, can be larger, and then infinite. Divide its costs by a constant, or pass "
+                "logits.float()",
+                stacklevel=6,
+            )
+
+    def _look_at_range(self, logits: Tensor, owner: str) -> None:
         """Warn once if the logits of the first passes that are checked all look like probabilities."""
         if self.like_probabilities is None:
             return
@@ -177,10 +180,10 @@ class GradientWatch:
                 "outputs before the sigmoid or softmax, or say from_probabilities=True. Logits that happen to lie "
                 "there are fine",
                 ProbabilitiesWarning,
-                stacklevel=7,
+                stacklevel=6,
             )
 
-    def watch(self, loss: Tensor, logits: Tensor, owner: str) -> None:
+    def _watch_gradient(self, loss: Tensor, logits: Tensor, owner: str) -> None:
         """Check the gradient of this forward pass when it is computed."""
         self._stop()
         if self.warned or not (loss.requires_grad and logits.requires_grad) or loss.dim() != 0:
@@ -212,6 +215,55 @@ class GradientWatch:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
+
+    def _compare(self, loss: Tensor, owner: str) -> None:
+        """Record the loss and the counts of the first passes and of those before pass 128, and judge them there."""
+        self.passes_of_classes += 1
+        if self.passes_of_classes <= FIRST_PASSES:
+            self.first_values.append(_number(loss))
+        elif STALL_AT - LAST_PASSES < self.passes_of_classes <= STALL_AT:
+            counts = self.last_counts()
+            assert counts is not None
+            self.last_values.append(_number(loss))
+            self.compared.append(counts)
+            if self.passes_of_classes == STALL_AT:
+                self._judge(counts.tp.shape[-1], owner)
+                self.compared = []
+
+    def _judge(self, classes: int, owner: str) -> None:
+        start, current = sum(self.first_values) / FIRST_PASSES, sum(self.last_values) / LAST_PASSES
+        if not start >= FROM_SCRATCH * (1 - 1 / classes):
+            return
+        if current > STALLED * start:
+            finding = f"the loss is {current:.3g}, and it started at {start:.3g}"
+        elif given_up := self._given_up(classes):
+            subject = "class {} of {} is" if len(given_up) == 1 else "classes {} of {} are"
+            finding = subject.format(", ".join(map(str, given_up[:10])), classes) + " hardly ever predicted"
+        else:
+            return
+        warnings.warn(
+            f"{owner}: after {STALL_AT} forward passes {finding}. A metric loss of several classes often does not get "
+            "away from random weights, at any learning rate. Remedies: train with cross-entropy first "
+            "(train.recipes.two_stage), or mix it in, losses.Mix((nn.CrossEntropyLoss(), 1.0), (loss, 0.5)). If the "
+            "learning rate is still warming up, ignore this. The page 'Start well' of the documentation has figures.",
+            StalledLossWarning,
+            stacklevel=7,
+        )
+
+    def _given_up(self, classes: int) -> list[int]:
+        """Return the hardly ever predicted classes, of those with at least a quarter of the mean class size."""
+        if len({part.tp.shape for part in self.compared}) > 1:
+            return []
+        total = sum(self.compared[1:], self.compared[0]).map(lambda cell: cell.reshape(-1, classes).sum(0))
+        positives, predicted = total.positives, total.predicted
+        usual = positives >= positives.mean() / 4
+        return (usual & (predicted < GIVEN_UP * positives)).nonzero().flatten().tolist()
+
+
+def _has_both(counts: Counts, classes: tuple[int, ...] | None) -> bool:
+    """Return whether one of the classes had both positives and negatives; without, a gradient of 0 is right."""
+    has_both = (counts.positives > 0) & (counts.negatives > 0)
+    return not is_false((has_both if classes is None else has_both[..., list(classes)]).any())
 
 
 def _classes(cell: Any) -> int:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from metricfit.core.batch_counts import BatchCounts, evaluate
+from metricfit.core.batch_counts import evaluate
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_soft
 from metricfit.core.counts import Counts
@@ -19,13 +16,12 @@ from metricfit.core.probabilities import logits_of
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
-from metricfit.core.tensor_numerics import has_storage
 from metricfit.core.thresholds import PerLabel, ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.core.validation import is_false, looks_at_values, refuse_tracing
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
-from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
+from metricfit.losses.gradient_watch import TrainingWatch
 from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average, loss_of_counts
 from metricfit.metrics.class_subset import check_classes
@@ -34,9 +30,6 @@ from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.image_average import has_pixels, sum_images, weigh_images
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
-
-#: The largest number of float16.
-HALF = 65_504
 
 
 class MetricLoss(AdditiveLoss):
@@ -142,11 +135,8 @@ class MetricLoss(AdditiveLoss):
         self.per_image = per_image
         self.validate = validate
         keep_threshold(self, threshold)
-        self._says_half = False
-        self._watch = GradientWatch()
-        self._progress = ProgressWatch()
+        self._watch = TrainingWatch()
         self._judge = TargetJudge()
-        self._last: tuple[Any, bool] | None = None  # the counts of the last batch, and whether classes are exclusive
 
     def forward(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
@@ -166,43 +156,11 @@ class MetricLoss(AdditiveLoss):
             ValueError: If the shapes do not match, the task is ambiguous, or a checked value is out of range.
         """
         refuse_tracing()
-        if isinstance(logits, Tensor) and logits.dtype == torch.float16 and not self._says_half:
-            self._check_half()
         groups = {} if group is None else {"group": group}  # subclasses may define statistics without groups
         loss = self.value(self.over_ranks(self.statistics(logits, target, weight, **groups)))
-        if self.training and logits.numel() > 0 and looks_at_values(logits, self.validate):
-            self._watch_training(loss, logits)
+        if self.training:
+            self._watch.look(self, loss, logits)
         return loss
-
-    def _watch_training(self, loss: Tensor, logits: Tensor) -> None:
-        """Warn about a gradient of 0, and about classes without progress, in the passes in which that is checked."""
-        if self._watch.due():
-            self._watch_gradient(loss, logits)
-        if self.memory is not None or self.metric.minimize or not (loss.requires_grad and loss.dim() == 0):
-            return
-        if self._progress.due(self._last):
-            counts = self._last_counts()
-            assert counts is not None
-            self._progress.see(loss, counts, f"MetricLoss({self.metric.name!r})")
-
-    def _watch_gradient(self, loss: Tensor, logits: Tensor) -> None:
-        owner, counts = f"MetricLoss({self.metric.name!r})", self._last_counts()
-        if not self.from_probabilities:
-            self._watch.look_at_range(logits, owner)
-        if counts is not None and self._has_both(counts):
-            self._watch.watch(loss, logits, owner)
-
-    def _check_half(self) -> None:
-        """Warn once if gradients of logits in float16 can overflow, because of costs that are too large for it."""
-        largest = max(map(abs, self.metric.bounds))
-        if math.isfinite(largest) and largest > HALF and not torch.compiler.is_compiling():
-            self._says_half = True
-            warnings.warn(
-                f"MetricLoss({self.metric.name!r}): float16 holds numbers up to {HALF:,}, and the gradients of this "
-                f"metric, whose values go up to {largest:g}, can be larger, and then infinite. Divide its costs by a "
-                "constant, or pass logits.float()",
-                stacklevel=5,
-            )
 
     def _settings(self) -> CountSettings:
         groups = self.metric.groups if isinstance(self.metric, GroupGap) else None
@@ -291,11 +249,8 @@ class MetricLoss(AdditiveLoss):
         return averaged(self.metric, counts, self.average, *options, training=True)
 
     def _inspect(self, counts: Counts, value: Tensor) -> None:
-        """Remember the counts for ``left_out`` and the watches, and refuse a value that is not finite."""
-        if isinstance(counts, BatchCounts) and counts.numbers is not None:
-            self._last = counts.numbers, counts.exclusive
-        elif not torch.compiler.is_compiling() and has_storage(counts.tp):
-            self._last = [cell.detach() for cell in counts], counts.exclusive
+        """Remember the counts for ``left_out`` and the warnings, and refuse a value that is not finite."""
+        self._watch.remember(counts)
         if not self.metric.user_defined:
             return
         if looks_at_values(value, self.validate) and is_false(value.detach().isfinite().all()):
@@ -304,20 +259,6 @@ class MetricLoss(AdditiveLoss):
                 "metricfit.metrics.ratio, which is 0 if the denominator is 0, and take roots with "
                 "metricfit.metrics.root"
             )
-
-    def _last_counts(self) -> Counts | None:
-        """Return the counts of the last batch without gradient; None before the first batch."""
-        if self._last is None:
-            return None
-        cells, exclusive = self._last
-        if not isinstance(cells[0], Tensor):
-            cells = torch.tensor(cells, device="cpu").reshape(4, -1).unbind()
-        return Counts(*cells, exclusive=exclusive)
-
-    def _has_both(self, counts: Counts) -> bool:
-        """Return whether one of the classes had both positives and negatives; without, a gradient of 0 is right."""
-        has_both = (counts.positives > 0) & (counts.negatives > 0)
-        return not is_false((has_both if self.classes is None else has_both[..., list(self.classes)]).any())
 
     def left_out(self) -> list[int]:
         """List the classes without a true sample in the last batch, which its macro average left out.
@@ -329,7 +270,7 @@ class MetricLoss(AdditiveLoss):
         whole = self.metric.whole_matrix or self.metric.of_one_class
         if self.average != "macro" or whole or "positives" not in self.metric.needs or self.zero_division in (0, 1):
             return []
-        counts = self._last_counts()
+        counts = self._watch.last_counts()
         if counts is None or counts.classes == 1:
             return []
         positives = counts.positives
