@@ -20,7 +20,7 @@ def sample(seed, n=300, share=0.3, decimals=None):
     rng = np.random.default_rng((seed, 7))
     y = (rng.random(n) < share).astype(int)
     z = rng.normal(size=n) + SHIFT * y
-    return torch.tensor(z if decimals is None else z.round(decimals)), torch.tensor(y)
+    return z if decimals is None else z.round(decimals), y
 
 
 def required(*texts):
@@ -106,7 +106,7 @@ def test_other_requirements_are_tested_along_one_path_on_the_rows_that_did_not_c
     falling = [float("inf"), *sorted(set(z.tolist()), reverse=True)]
     p = np.array([naive_p(required(text)[0], scores, labels, t) for t in falling])
     np.testing.assert_allclose(result.p[0], p, rtol=1e-9)
-    places = np.flatnonzero(result.allowed.numpy())
+    places = np.flatnonzero(result.allowed)
     assert (p[places] <= 0.1).all()
     assert (np.diff(places) == 1).all()  # one path without gaps, which goes on up to the first failure
     before, after = places[0] - 1, places[-1] + 1
@@ -141,11 +141,11 @@ def test_requirements_fail_on_new_rows_at_most_as_often_as_stated(texts, metric)
     requirements, failures, certified = required(*texts), 0, 0
     for seed in range(runs):
         z, y = sample(seed, 150)
-        falling = torch.cat([torch.tensor([torch.inf]).double(), z.sort(descending=True).values])
+        falling = np.append(np.inf, np.sort(z)[::-1])
         result = certify_thresholds(z, y, metric, requirements, Guarantee(1 - alpha, seed))
         if result.feasible:
             certified += 1
-            values = truth(falling[result.allowed & falling.isfinite()].numpy(), share)
+            values = truth(falling[result.allowed & np.isfinite(falling)], share)
             failures += any(  # all certified thresholds must hold together, whichever is chosen
                 bool(((values[item.metric.name] - item.bound) * (1 if item.sense == ">=" else -1) < 0).any())
                 for item in requirements
@@ -160,7 +160,7 @@ def test_a_single_monotone_requirement_uses_nearly_all_of_alpha():
     for seed in range(runs):
         z, y = sample(seed, 400)
         result = certify_thresholds(z, y, f1, required("recall >= 0.8"), Guarantee(0.8))
-        highest = z.sort(descending=True).values[int(result.allowed.int().argmax()) - 1]
+        highest = np.sort(z)[::-1][int(result.allowed.argmax()) - 1]
         failures += truth(float(highest), 0.3)["recall"] < 0.8
     assert 0.13 < failures / runs < 0.2 + 2 * (0.16 / runs) ** 0.5
 
@@ -179,7 +179,7 @@ def test_the_best_certified_threshold_is_chosen_by_the_rule(rule):
     assert low <= decision.threshold <= high
     if rule == "empirical":  # precision rises with the threshold here, so the best is the last that is certified
         found, _ = certified_set(z, y, "recall >= 0.8", confidence=0.95)
-        values = {t: float(y[z >= t].double().mean()) for t in found}
+        values = {t: float(y[z >= t].mean()) for t in found}
         assert decision.evidence.value == pytest.approx(max(values.values()))
 
 
@@ -199,7 +199,7 @@ def test_too_few_rows_are_an_error_before_anything_is_chosen():
     with pytest.raises(InfeasibleError, match=r"needs at least 299 positives; there are \d+; the highest recall"):
         best_decision(z, y, "f1", subject_to="recall >= 0.99", confidence=0.95)
     with pytest.raises(InfeasibleError, match=r"at 97.5 % confidence needs at least 36 positives"):
-        check_guarantee(required("recall >= 0.9", "fpr <= 0.5"), torch.tensor([1] * 30 + [0] * 90), 0.95)
+        check_guarantee(required("recall >= 0.9", "fpr <= 0.5"), np.array([1] * 30 + [0] * 90), 0.95)
 
 
 def test_what_voids_the_bounds_is_refused():
@@ -217,11 +217,11 @@ def test_what_voids_the_bounds_is_refused():
 
 def test_other_class_shares_leave_rates_within_a_class_certified():
     z, y = sample(9)
-    shifted = collect_held_out(z[:, None], y, None, None).with_class_shares(torch.tensor([0.9, 0.1]))
+    shifted = collect_held_out(z[:, None], y, None, None).with_class_shares(np.array([0.9, 0.1]))
     check_exact(required("recall >= 0.8", "fpr <= 0.3"), y, shifted.weight)
     with pytest.raises(InvalidValueError, match=r"precision >= 0.8 depends on the class shares"):
         check_exact(required("precision >= 0.8"), y, shifted.weight)
-    weight = torch.where(y == 1, 0.2, 3.0).double()
+    weight = np.where(y == 1, 0.2, 3.0)
     weighted = best_decision(
         z, y, "precision", subject_to="recall >= 0.8", confidence=0.9, weight=weight, rule="empirical"
     )
@@ -232,8 +232,8 @@ def test_other_class_shares_leave_rates_within_a_class_certified():
 
 def test_out_of_fold_scores_are_certified_at_half_of_alpha_if_that_is_possible():
     rng = np.random.default_rng(3)
-    y = torch.from_numpy((rng.random(600) < 0.3).astype(np.int64))
-    z = torch.from_numpy(rng.normal(size=600)) + 2 * y
+    y = (rng.random(600) < 0.3).astype(np.int64)
+    z = rng.normal(size=600) + 2 * y
     for requirement in ("recall >= 0.8", "precision >= 0.6"):
         asked = required(requirement)
         half = certify_thresholds(z, y, f1, asked, Guarantee(0.95))
@@ -243,7 +243,7 @@ def test_out_of_fold_scores_are_certified_at_half_of_alpha_if_that_is_possible()
 
 
 def test_out_of_fold_scores_are_certified_at_the_whole_of_alpha_where_half_of_it_has_too_few_rows():
-    y = torch.cat([torch.zeros(40, dtype=torch.long), torch.ones(25, dtype=torch.long)])
-    z, asked = torch.arange(65.0), required("recall >= 0.9")  # 22 positives are needed at 90 %, 29 at 95 %
+    y = np.repeat([0, 1], [40, 25])
+    z, asked = np.arange(65.0), required("recall >= 0.9")  # 22 positives are needed at 90 %, 29 at 95 %
     assert not certify_thresholds(z, y, f1, asked, Guarantee(0.95)).feasible
     assert certify_thresholds(z, y, f1, asked, Guarantee(0.9, out_of_fold=True)).feasible

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.special import expit
 
 from metricfit import metrics
 from metricfit.decide import DecisionModule, RowCostDecision
@@ -29,7 +30,7 @@ def draw(rows=300, seed=0, zeros=0.1, rounded=False):
     amount = np.exp(rng.normal(1.5, 1.5, rows)) * (rng.random(rows) >= zeros)
     if rounded:
         z, amount = z.round(), amount.round()
-    return torch.from_numpy(z), torch.from_numpy(y.astype(int)), torch.from_numpy(amount)
+    return z, y.astype(int), amount
 
 
 def money(called, y, fp, fn, weight=None):
@@ -48,15 +49,15 @@ def money(called, y, fp, fn, weight=None):
 @pytest.mark.parametrize("rounded", [False, True])
 def test_the_best_threshold_of_margins_is_that_of_brute_force(seed, rounded):
     z, y, amount = draw(60, seed, rounded=rounded)
-    weight = None if seed % 2 else torch.from_numpy(np.random.default_rng(seed).random(60))
-    fp = torch.full((60,), 3.0, dtype=torch.float64)
+    weight = None if seed % 2 else np.random.default_rng(seed).random(60)
+    fp = np.full(60, 3.0)
     fp[seed::7] = 0.0
     costs = RowCosts(fp, amount)
     margins = costs.margins(z)
     threshold, value = best_margin(margins, y, weight, costs)
     assert np.isfinite(threshold)
     assert value == pytest.approx(money(margins >= threshold, y, fp, amount, weight))
-    finite = margins[margins.isfinite()]
+    finite = margins[np.isfinite(margins)]
     candidates = [float(finite.max()) + 1, *finite.tolist()]
     assert value == pytest.approx(min(money(margins >= t, y, fp, amount, weight) for t in candidates))
 
@@ -68,9 +69,9 @@ def test_the_plugin_rule_decides_each_row_by_its_expected_cost():
         held_out, METRIC, rule="plugin", refit=lambda weight: z[:, None], resamples=20, seed=0
     )
     costs = row_costs(METRIC, {"amount": amount}, len(y))
-    p = torch.sigmoid(z)
+    p = expit(z)
     called = decision.decide(costs.margins(z))
-    assert torch.equal(called == 1, (p * amount > (1 - p) * 5))
+    assert np.array_equal(called == 1, (p * amount > (1 - p) * 5))
     assert decision.evidence.value == pytest.approx(money(called, y, costs.fp, costs.fn))
     assert decision.evidence.corrected_value == pytest.approx(decision.evidence.value)  # nothing was fitted to the rows
     assert decision.evidence.value_interval[0] < decision.evidence.value < decision.evidence.value_interval[1]
@@ -78,21 +79,21 @@ def test_the_plugin_rule_decides_each_row_by_its_expected_cost():
 
 def test_no_other_decisions_are_cheaper_in_expectation():
     z, _, amount = draw(8)
-    costs = RowCosts(torch.full((8,), 5.0, dtype=torch.float64), amount)
-    p = torch.sigmoid(z)
+    costs = RowCosts(np.full(8, 5.0), amount)
+    p = expit(z)
 
     def expected(called):
-        return float((torch.where(called == 1, (1 - p) * costs.fp, p * costs.fn)).sum())
+        return float((np.where(called == 1, (1 - p) * costs.fp, p * costs.fn)).sum())
 
-    best = min(expected(torch.tensor([(number >> row) & 1 for row in range(8)])) for number in range(256))
-    assert expected((costs.margins(z) >= 0).long()) == pytest.approx(best)
+    best = min(expected(np.array([(number >> row) & 1 for row in range(8)])) for number in range(256))
+    assert expected((costs.margins(z) >= 0).astype(int)) == pytest.approx(best)
 
 
 def test_a_row_that_costs_nothing_is_never_positive_and_one_with_free_alarms_always():
-    costs = RowCosts(torch.tensor([5.0, 0.0, 0.0]), torch.tensor([0.0, 1.0, 0.0]))
-    margins = costs.margins(torch.tensor([1e9, -1e9, 1e9]))
+    costs = RowCosts(np.array([5.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]))
+    margins = costs.margins(np.array([1e9, -1e9, 1e9]))
     assert margins.tolist() == [-np.inf, np.inf, -np.inf]
-    threshold, value = best_margin(margins, torch.tensor([1, 0, 1]), None, costs)
+    threshold, value = best_margin(margins, np.array([1, 0, 1]), None, costs)
     assert (margins >= threshold).tolist() == [False, True, False]
     assert value == 0.0
 
@@ -120,9 +121,9 @@ def test_the_interval_of_a_mean_cost_agrees_with_the_normal_one():
 
 
 def test_rows_without_a_wrong_decision_leave_the_cost_uncertain():
-    z = torch.cat([torch.full((30,), 8.0), torch.full((30,), -8.0)]).double()
-    y = torch.cat([torch.ones(30), torch.zeros(30)]).long()
-    held_out = collect_held_out(z[:, None], y, None, None, {"amount": torch.full((60,), 5.0, dtype=torch.float64)})
+    z = np.repeat([8.0, -8.0], 30)
+    y = np.repeat([1, 0], 30)
+    held_out = collect_held_out(z[:, None], y, None, None, {"amount": np.full(60, 5.0)})
     decision = choose_cost_decision(
         held_out, METRIC, rule="plugin", refit=lambda weight: z[:, None], resamples=20, seed=0
     )

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import norm
 
 from metricfit.decide import best_decision
@@ -21,7 +20,7 @@ def visits(seed):
     person = np.repeat(np.arange(GROUPS), SIZE)
     ill = (rng.random(GROUPS) < PREVALENCE)[person]
     score = SIGNAL * ill + SHARED * rng.normal(size=GROUPS)[person] + OWN * rng.normal(size=len(person))
-    return torch.from_numpy(score - 1), torch.from_numpy(ill).long(), person
+    return score - 1, ill.astype(int), person
 
 
 def rates(threshold):
@@ -52,17 +51,17 @@ def test_the_confidence_holds_for_groups_and_fails_for_rows(metric, name, bound)
 
 
 def test_one_row_of_each_group_or_of_each_class_in_it_counts():
-    groups, y = np.array(["a", "a", "a", "b", "b", "c"]), torch.tensor([0, 0, 1, 1, 1, 0])
+    groups, y = np.array(["a", "a", "a", "b", "b", "c"]), np.array([0, 0, 1, 1, 1, 0])
     for text, expected in (("recall >= 0.5", 4), ("precision >= 0.5", 3), ("accuracy >= 0.5", 3)):
         drawn = draw_one_per_group(groups, y, [parse_requirement(text)], seed=1)
         assert int(drawn.sum()) == expected
-        assert set(groups[drawn.numpy()]) == {"a", "b", "c"}
+        assert set(groups[drawn]) == {"a", "b", "c"}
     assert draw_one_per_group(None, y, [], 0).all()
 
 
 def test_whole_groups_choose_the_path():
     groups = np.arange(100) // 4
-    learning = draw_learning_rows(groups, 100, 0.2, (0, 1)).numpy()
+    learning = draw_learning_rows(groups, 100, 0.2, (0, 1))
     assert learning.sum() == 20
     assert not set(groups[learning]) & set(groups[~learning])
 
@@ -80,10 +79,10 @@ def test_groups_are_counted_before_anything_is_decided():
 def test_classes_and_labels_in_groups_are_certified_too(kind):
     z, y, person = visits(3)
     if kind == "classes":
-        third = torch.from_numpy(np.random.default_rng(0).random(GROUPS) < 0.3)[person]
-        logits, target = torch.stack([-z, z, 9.0 * third - 4], dim=1), torch.where(third, 2, y)
+        third = (np.random.default_rng(0).random(GROUPS) < 0.3)[person]
+        logits, target = np.stack([-z, z, 9.0 * third - 4], axis=1), np.where(third, 2, y)
         requirement = "recall[2] >= 0.6"
     else:
-        logits, target, requirement = torch.stack([z, -z], dim=1), torch.stack([y, 1 - y], dim=1), "recall >= 0.6"
+        logits, target, requirement = np.stack([z, -z], axis=1), np.stack([y, 1 - y], axis=1), "recall >= 0.6"
     decision = best_decision(logits, target, "f1", subject_to=requirement, confidence=0.8, groups=person)
     assert decision.evidence.certificate == "guaranteed"

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray | Tensor
 else:
     Array = Any
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+Booleans: TypeAlias = NDArray[np.bool_]
 
 
 def is_tensor(value: object) -> bool:

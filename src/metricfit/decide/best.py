@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, fit_calibration, fit_label_calibration
 from metricfit.decide.certified import Guarantee, what_can_be_promised
@@ -25,7 +24,7 @@ from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import what_is_reachable
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.metrics.sweep import Array, column
+from metricfit.metrics.sweep import column
 
 
 def best_decision(
@@ -40,7 +39,7 @@ def best_decision(
     groups: Any = None,
     calibrate: bool = True,
     confidence: float | None = None,
-    prevalence: float | Sequence[float] | Tensor | None = None,
+    prevalence: float | Sequence[float] | Array | None = None,
     seed: int = 0,
 ) -> Decision:
     """Choose how logits become decisions, for a metric: a threshold, offsets of classes or thresholds of labels.
@@ -90,18 +89,17 @@ def best_decision(
         InvalidTypeError: An argument has the wrong type.
 
     Example:
-        >>> z = torch.tensor([-3.0, -2.0, -2.0, -1.0, 0.0, 0.0, 1.0, 2.0])
-        >>> y = torch.tensor([0, 0, 0, 1, 0, 0, 1, 1])
+        >>> z, y = [-3.0, -2.0, -2.0, -1.0, 0.0, 0.0, 1.0, 2.0], [0, 0, 0, 1, 0, 0, 1, 1]
         >>> decision = best_decision(z, y, "f1")
         >>> round(decision.threshold, 6), decision.decide(z).tolist()
         (-0.5, [0, 0, 0, 0, 1, 1, 1, 1])
-        >>> z, y = torch.linspace(-3, 3, 200), (torch.arange(200) % 8 + torch.arange(200) // 25 > 7).long()
+        >>> z, y = np.linspace(-3, 3, 200), np.arange(200) % 8 + np.arange(200) // 25 > 7
         >>> decision = best_decision(z, y, "precision", subject_to="recall >= 0.9", confidence=0.95)
         >>> decision.evidence.confidence, round(decision.evidence.requirements["recall >= 0.9"].value, 3)
         (0.95, 0.966)
     """
     chosen, requirements = get_metric(metric), as_requirements(subject_to)
-    if torch.as_tensor(target).dim() == 2 and torch.as_tensor(target).shape[1] > 1:
+    if to_numpy(target).ndim == 2 and to_numpy(target).shape[1] > 1:
         if prevalence is not None:
             raise InvalidValueError("prevalence is for classes; leave it out for several labels")
         return _best_for_labels(
@@ -120,7 +118,7 @@ def best_decision(
     held_out = collect_held_out(z, y, w, check_groups(groups, len(y)))
     if prevalence is not None:
         at_balance = held_out.with_class_shares(_check_shares(prevalence, max(2, z.shape[1])))
-        shift = (at_balance.logits - held_out.logits)[0].numpy()
+        shift = (at_balance.logits - held_out.logits)[0]
         calibration = Calibration(1.0, np.zeros_like(shift)) if calibration is None else calibration
         calibration, held_out = Calibration(calibration.temperature, calibration.bias + shift), at_balance
     decision = choose_decision(
@@ -155,14 +153,14 @@ def _best_for_labels(
     confidence: float | None,
 ) -> LabelDecision:
     """Choose one threshold per label, about logits as they were given."""
-    z, y = (torch.as_tensor(values).detach().cpu() for values in (logits, target))
+    z, y = to_numpy(logits), to_numpy(target)
     if z.shape != y.shape:
-        raise InvalidValueError(f"labels {tuple(y.shape)} need logits of the same shape, got {tuple(z.shape)}")
-    if not bool(((y == 0) | (y == 1)).all()):
+        raise InvalidValueError(f"labels {y.shape} need logits of the same shape, got {z.shape}")
+    if not ((y == 0) | (y == 1)).all():
         raise InvalidValueError("labels (n, c) must be 0 or 1")
     # The rows are checked as those of a classifier are; class numbers have no part in it.
-    z, _, w = check_rows(z, torch.zeros(len(z), dtype=torch.long), weight)
-    y = y.long()
+    z, _, w = check_rows(z, np.zeros(len(z), dtype=np.int64), weight)
+    y = y.astype(np.int64)
     calibration = fit_label_calibration(z, y, w) if check_rule(rule) == "plugin" and calibrate else None
     calibrated = z if calibration is None else calibration(z)
     rows = collect_label_rows(calibrated, y, w, check_groups(groups, len(y)))
@@ -185,12 +183,12 @@ def _best_for_labels(
     return decision if calibration is None else decision.before(calibration)
 
 
-def _check_shares(prevalence: float | Sequence[float] | Tensor, classes: int) -> Tensor:
+def _check_shares(prevalence: float | Sequence[float] | Array, classes: int) -> Floats:
     """Return the share of each class."""
-    shares = torch.as_tensor(prevalence, dtype=torch.float64).detach().cpu().reshape(-1)
+    shares = to_numpy(prevalence, np.float64).reshape(-1)
     if classes == 2 and len(shares) == 1:
-        shares = torch.cat([1 - shares, shares])
-    if len(shares) != classes or not bool((shares > 0).all()) or abs(float(shares.sum()) - 1) > 1e-6:
+        shares = np.concatenate([1 - shares, shares])
+    if len(shares) != classes or not (shares > 0).all() or abs(float(shares.sum()) - 1) > 1e-6:
         raise InvalidValueError(
             f"prevalence is the share of the positive class, or one share for each of {classes} classes, above 0 and "
             f"summing to 1; got {quote(prevalence)}"
@@ -198,26 +196,26 @@ def _check_shares(prevalence: float | Sequence[float] | Tensor, classes: int) ->
     return shares
 
 
-def check_rows(logits: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return logits ``(n, 1)`` or ``(n, c)`` and weights in float64 and class numbers, all on the CPU."""
-    z = torch.as_tensor(logits).detach().cpu()
-    z = column(logits, "logits").detach().cpu()[:, None] if z.dim() != 2 or z.shape[1] == 1 else z
-    y = column(target, "target").detach().cpu()
-    w = None if weight is None else column(weight, "weight").detach().cpu().double()
+def check_rows(logits: Array, target: Array, weight: Array | None) -> tuple[Floats, Integers, Floats | None]:
+    """Return logits ``(n, 1)`` or ``(n, c)`` and weights in float64, and class numbers."""
+    z = to_numpy(logits)
+    z = to_numpy(column(logits, "logits"))[:, None] if z.ndim != 2 or z.shape[1] == 1 else z
+    y = to_numpy(column(target, "target"))
+    w = None if weight is None else to_numpy(column(weight, "weight"), np.float64)
     for name, values in (("target", y), ("weight", w)):
         if values is not None and len(values) != len(z):
             raise InvalidValueError(f"{len(z)} rows of logits, but {len(values)} values of {name}")
     classes = max(2, z.shape[1])
-    if len(y) == 0 or not bool(((y >= 0) & (y < classes) & (y == y.round() if y.is_floating_point() else True)).all()):
+    if len(y) == 0 or not ((y >= 0) & (y < classes) & (y == np.round(y))).all():
         raise InvalidValueError(f"the target must hold class numbers from 0 to {classes - 1}, one per row")
-    if not bool(z.isfinite().all()):
-        raise InvalidValueError(f"{int((~z.isfinite()).sum())} of {z.numel()} logits are NaN or infinite")
-    if w is not None and not (bool(((w >= 0) & (w < torch.inf)).all()) and bool((w > 0).any())):
+    if not np.isfinite(z).all():
+        raise InvalidValueError(f"{int((~np.isfinite(z)).sum())} of {z.size} logits are NaN or infinite")
+    if w is not None and not (((w >= 0) & (w < np.inf)).all() and (w > 0).any()):
         raise InvalidValueError("weights must be finite and at least 0, and not all 0")
-    return z.double(), y.long(), w
+    return z.astype(np.float64), y.astype(np.int64), w
 
 
-def check_two_classes(logits: Tensor, y: Tensor, weight: Tensor | None) -> None:
+def check_two_classes(logits: Floats, y: Integers, weight: Floats | None) -> None:
     """Refuse rows of two classes of which one has no weight."""
     counted = y if weight is None else y[weight > 0]
     if logits.shape[1] == 1 and not 0 < int(counted.sum()) < len(counted):
@@ -257,19 +255,18 @@ def estimate_prevalence(
         InvalidValueError: The arrays do not fit each other, hold NaN, or there are no new rows.
 
     Example:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> y = (torch.arange(2000) % 10 == 0).long()
-        >>> z = torch.randn(2000, generator=generator) + 3 * y
-        >>> new = torch.cat([z[y == 1], z[y == 0][:200]])
+        >>> y = (np.arange(2000) % 10 == 0).astype(int)
+        >>> z = np.random.default_rng(0).normal(size=2000) + 3 * y
+        >>> new = np.concatenate([z[y == 1], z[y == 0][:200]])
         >>> result = estimate_prevalence(z, y, new)
         >>> round(float(result.shares[1]), 1), result.drift.found
         (0.5, False)
     """
     z, y, w = check_rows(logits, target, weight)
-    new = torch.as_tensor(new_logits)
-    new = new[:, None] if new.dim() == 1 else new
+    new = to_numpy(new_logits)
+    new = new[:, None] if new.ndim == 1 else new
     rows = collect_held_out(z, y, w, None if groups is None else np.asarray(groups))
-    if len(rows.shares) < max(2, z.shape[1]) or not bool((rows.shares > 0).all()):
+    if len(rows.shares) < max(2, z.shape[1]) or not (rows.shares > 0).all():
         raise InvalidValueError("the class balance of new rows needs rows of every class with labels")
     return estimate_prior_shift(rows, new, seed=seed)
 
@@ -317,9 +314,8 @@ def best_referral(
         InvalidTypeError: An argument has the wrong type.
 
     Example:
-        >>> import torch
-        >>> z = torch.linspace(-3, 3, 300)
-        >>> y = (torch.rand(300, generator=torch.Generator().manual_seed(0)) < torch.sigmoid(2 * z)).long()
+        >>> z = np.linspace(-3, 3, 300)
+        >>> y = np.random.default_rng(0).random(300) < 1 / (1 + np.exp(-2 * z))
         >>> decision = best_referral(z, y, "accuracy", max_share=0.2)
         >>> decision.referral.share <= 0.2, round(decision.evidence.value, 2)
         (True, 0.94)

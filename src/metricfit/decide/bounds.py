@@ -23,18 +23,16 @@ from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
-from torch import Tensor
 
+from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.feasibility import InfeasibleError
 from metricfit.metrics.requirements import Requirement
 
-Floats = NDArray[np.float64]
 #: A requirement is easiest to meet at the lowest threshold, at the highest, or in general at neither.
 End = Literal["lowest", "highest"]
 Kind = Literal["positives", "negatives", "rows"]
@@ -51,8 +49,8 @@ class Rate(NamedTuple):
         highest_at: The end of the thresholds at which the rate is highest; None if it is not monotone.
     """
 
-    successes: Callable[[Counts], Tensor]
-    trials: Callable[[Counts], Tensor]
+    successes: Callable[[Counts], Array]
+    trials: Callable[[Counts], Array]
     successful: Kind
     other: Kind
     highest_at: End | None
@@ -163,7 +161,7 @@ def p_values(requirement: Requirement, counts: Counts) -> Floats:
         array([0.0485])
     """
     rate, at_least = rate_of(requirement), requirement.sense == ">="
-    k, m = (np.rint(part(counts).squeeze(-1).numpy()) for part in (rate.successes, rate.trials))
+    k, m = (np.rint(to_numpy(part(counts)).squeeze(-1)) for part in (rate.successes, rate.trials))
     if _always_holds(requirement):
         return np.zeros(len(k))
     p = binom.sf(k - 1, m, requirement.bound) if at_least else binom.cdf(k, m, requirement.bound)
@@ -303,8 +301,8 @@ DRAW = 5_772
 
 
 def draw_one_per_group(
-    groups: NDArray[Any] | None, y: Tensor, requirements: Sequence[Requirement], seed: int
-) -> Tensor:
+    groups: NDArray[Any] | None, y: Integers, requirements: Sequence[Requirement], seed: int
+) -> Booleans:
     """Draw the rows on which requirements are tested: one of each group, or all rows without groups.
 
     Args:
@@ -318,7 +316,7 @@ def draw_one_per_group(
 
     Example:
         >>> from metricfit.metrics import parse_requirement
-        >>> groups, y = np.array([1, 1, 1, 2]), torch.tensor([0, 0, 1, 1])
+        >>> groups, y = np.array([1, 1, 1, 2]), np.array([0, 0, 1, 1])
         >>> [
         ...     int(draw_one_per_group(groups, y, [parse_requirement(text)], 0).sum())
         ...     for text in ("recall >= 0.5", "precision >= 0.5")
@@ -326,18 +324,18 @@ def draw_one_per_group(
         [3, 2]
     """
     if groups is None:
-        return torch.ones(len(y), dtype=torch.bool)
+        return np.ones(len(y), dtype=bool)
     within = WITHIN_ONE_OF_TWO if int(y.max()) < 2 else WITHIN_ONE_OF_SEVERAL
     unit = np.unique(groups, return_inverse=True)[1].reshape(-1)
     if all(requirement.metric.base_name in within for requirement in requirements):
-        unit = unit * (int(y.max()) + 1) + y.numpy()
+        unit = unit * (int(y.max()) + 1) + y
     order = np.random.default_rng((seed, DRAW)).permutation(len(y))
-    drawn = torch.zeros(len(y), dtype=torch.bool)
-    drawn[torch.from_numpy(order[np.unique(unit[order], return_index=True)[1]])] = True
+    drawn = np.zeros(len(y), dtype=bool)
+    drawn[order[np.unique(unit[order], return_index=True)[1]]] = True
     return drawn
 
 
-def draw_learning_rows(groups: NDArray[Any] | None, rows: int, share: float, seed: Sequence[int]) -> Tensor:
+def draw_learning_rows(groups: NDArray[Any] | None, rows: int, share: float, seed: Sequence[int]) -> Booleans:
     """Draw rows to choose a path on, independent of the others: of rows in groups, whole groups.
 
     Args:
@@ -354,10 +352,10 @@ def draw_learning_rows(groups: NDArray[Any] | None, rows: int, share: float, see
     drawn = np.random.default_rng(seed).permutation(units)[: round(share * units)]
     is_drawn = np.zeros(units, dtype=bool)
     is_drawn[drawn] = True
-    return torch.from_numpy(is_drawn[unit])
+    return np.asarray(is_drawn[unit])
 
 
-def check_exact(requirements: Sequence[Requirement], y: Tensor, weight: Tensor | None) -> None:
+def check_exact(requirements: Sequence[Requirement], y: Integers, weight: Floats | None) -> None:
     """Raise an error if weights void the exact bounds.
 
     Weights that are the same within each class leave the rates within a class as they are, so that these may be
@@ -372,14 +370,13 @@ def check_exact(requirements: Sequence[Requirement], y: Tensor, weight: Tensor |
         InvalidValueError: The rows have weights that void the exact bounds.
 
     Example:
-        >>> import torch
         >>> from metricfit.metrics import parse_requirement
-        >>> y, weight = torch.tensor([0, 0, 1]), torch.tensor([1.0, 1.0, 3.0])
+        >>> y, weight = np.array([0, 0, 1]), np.array([1.0, 1.0, 3.0])
         >>> check_exact([parse_requirement("recall >= 0.9")], y, weight)
     """
     if weight is None or _is_constant(weight):
         return
-    if y.dim() == 1 and all(_is_constant(weight[y == label]) for label in set(y.tolist())):
+    if y.ndim == 1 and all(_is_constant(weight[y == label]) for label in set(y.tolist())):
         within = WITHIN_ONE_OF_TWO if int(y.max()) < 2 else WITHIN_ONE_OF_SEVERAL
         others = [requirement for requirement in requirements if requirement.metric.base_name not in within]
         if not others:
@@ -395,5 +392,5 @@ def check_exact(requirements: Sequence[Requirement], y: Tensor, weight: Tensor |
     )
 
 
-def _is_constant(weight: Tensor) -> bool:
+def _is_constant(weight: Floats) -> bool:
     return len(weight) == 0 or float(weight.max()) <= float(weight.min()) * (1 + 1e-9)

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from metricfit.core.arrays import in_kind_of, to_numpy
+from metricfit.core.arrays import Floats, Integers, in_kind_of, to_numpy
 
 if TYPE_CHECKING:
     from metricfit.core.arrays import Array
-
-Floats = NDArray[np.float64]
 
 #: Weight of the penalty that determines what the rows leave open, such as the mean of the biases of several classes.
 PENALTY = 1e-6
@@ -101,14 +99,14 @@ def log_softmax(z: Floats) -> Floats:
 
 
 def softmax(z: Floats) -> Floats:
-    """Return the softmax of each row.
+    """Return the softmax along the last axis.
 
     Example:
         >>> softmax(np.zeros((1, 4)))
         array([[0.25, 0.25, 0.25, 0.25]])
     """
-    powers = np.exp(z - z.max(1, keepdims=True))
-    return np.asarray(powers / powers.sum(1, keepdims=True))
+    powers = np.exp(z - z.max(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
 def fit_calibration(logits: Array, y: Array, weight: Array | None) -> Calibration:
@@ -251,7 +249,7 @@ def _cross_entropy(scores: Floats, target: Floats, w: Floats) -> float:
     return -float(w @ (target * log_softmax(scores)).sum(1))
 
 
-def _smooth_labels(y: NDArray[np.int64], w: Floats, classes: int) -> Floats:
+def _smooth_labels(y: Integers, w: Floats, classes: int) -> Floats:
     """Return the target share of each class in each row: (N + 1) / (N + c) for the row's class, which has N rows."""
     counts = np.bincount(y, weights=w, minlength=classes)[y]
     shares = np.repeat((1 / (counts + classes))[:, None], classes, axis=1)

@@ -39,14 +39,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.stats import norm
-from torch import Tensor
 
+from metricfit.core.arrays import Booleans, Floats, Integers, in_kind_of, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.decide.bounds import (
-    Floats,
     check_confidence,
     check_enough_rows,
     draw_learning_rows,
@@ -59,7 +57,7 @@ from metricfit.decide.bounds import (
     rate_of,
     rows_needed,
 )
-from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.calibration import fit_calibration, sigmoid
 from metricfit.decide.rules import Rule, check_rule, middle_of, value_at
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import best_of_allowed, judge_requirements
@@ -72,8 +70,6 @@ from metricfit.metrics.sweep import Sweep, expected_sweep, sum_by_threshold, swe
 LEARNING_SHARE = 0.2
 #: Makes the draw of these rows differ from others with the same seed.
 LEARNING = 1_934
-
-Booleans = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -92,9 +88,9 @@ class Guarantee:
     out_of_fold: bool = False
     groups: NDArray[Any] | None = field(default=None, compare=False)
 
-    def take(self, rows: Tensor) -> Guarantee:
+    def take(self, rows: Booleans) -> Guarantee:
         """Return what is asked for of some of the rows."""
-        return self if self.groups is None else replace(self, groups=self.groups[rows.numpy()])
+        return self if self.groups is None else replace(self, groups=self.groups[rows])
 
 
 class Certified(NamedTuple):
@@ -108,7 +104,7 @@ class Certified(NamedTuple):
         level: The largest p-value at which a requirement is certified.
     """
 
-    allowed: Tensor
+    allowed: Booleans
     feasible: bool
     p: Floats
     tested: Counts
@@ -131,7 +127,7 @@ def level_of(requirements: Sequence[Requirement], confidence: float) -> tuple[fl
     return (1 - confidence) / len(ends), 1.0
 
 
-def check_guarantee(requirements: Sequence[Requirement], y: Tensor, confidence: float) -> None:
+def check_guarantee(requirements: Sequence[Requirement], y: Integers, confidence: float) -> None:
     """Raise an error if requirements cannot be guaranteed on rows with these labels, whatever the scores are.
 
     Args:
@@ -145,7 +141,7 @@ def check_guarantee(requirements: Sequence[Requirement], y: Tensor, confidence: 
 
     Example:
         >>> from metricfit.metrics import parse_requirement
-        >>> check_guarantee([parse_requirement("recall >= 0.9")], torch.tensor([1] * 40 + [0] * 60), 0.95)
+        >>> check_guarantee([parse_requirement("recall >= 0.9")], np.array([1] * 40 + [0] * 60), 0.95)
     """
     if not requirements:
         raise InvalidValueError("confidence= is about requirements: give subject_to=, or leave confidence out")
@@ -156,12 +152,12 @@ def check_guarantee(requirements: Sequence[Requirement], y: Tensor, confidence: 
 
 
 def certify_thresholds(
-    logits: Tensor,
-    y: Tensor,
+    logits: Floats,
+    y: Integers,
     metric: Metric,
     requirements: Sequence[Requirement],
     guarantee: Guarantee,
-    times: Tensor | None = None,
+    times: Floats | None = None,
 ) -> Certified:
     """Find the thresholds at which all requirements hold on new rows, with the probability that was asked for.
 
@@ -179,15 +175,15 @@ def certify_thresholds(
 
     Example:
         >>> from metricfit.metrics import f1, parse_requirement
-        >>> z, y = torch.linspace(-1, 1, 100), (torch.arange(100) >= 50).long()
+        >>> z, y = np.linspace(-1, 1, 100), np.arange(100) // 50
         >>> required = [parse_requirement("recall >= 0.9")]
         >>> certified = certify_thresholds(z, y, f1, required, Guarantee(0.95))
-        >>> int(certified.allowed.sum()), float(certified.tested.fn[certified.allowed].max())
+        >>> int(certified.allowed.sum()), float(to_numpy(certified.tested.fn)[certified.allowed].max())
         (52, 1.0)
     """
     level, share = level_of(requirements, guarantee.confidence)
     if guarantee.groups is not None:
-        counted = torch.ones(len(y), dtype=torch.float64) if times is None else times.double()
+        counted = np.ones(len(y)) if times is None else times
         times = counted * draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)
     if guarantee.out_of_fold:
         certified = _certify_at(level / 2, share, logits, y, metric, requirements, guarantee, times)
@@ -199,16 +195,16 @@ def certify_thresholds(
 def _certify_at(
     level: float,
     share: float,
-    logits: Tensor,
-    y: Tensor,
+    logits: Floats,
+    y: Integers,
     metric: Metric,
     requirements: Sequence[Requirement],
     guarantee: Guarantee,
-    times: Tensor | None,
+    times: Floats | None,
 ) -> Certified:
     if share < 1:
         return _along_a_chosen_path(logits, y, metric, requirements, guarantee, level, times)
-    swept = sum_by_threshold(logits, y.double(), times)
+    swept = _sum_by_threshold(logits, y.astype(np.float64), times)
     p = np.stack([p_values(requirement, swept.counts) for requirement in requirements])
     ends = np.array([easiest_end(requirement) for requirement in requirements])
     on_path = np.ones(p.shape[1], dtype=bool)
@@ -219,24 +215,30 @@ def _certify_at(
 
 
 def _along_a_chosen_path(
-    logits: Tensor,
-    y: Tensor,
+    logits: Floats,
+    y: Integers,
     metric: Metric,
     requirements: Sequence[Requirement],
     guarantee: Guarantee,
     level: float,
-    times: Tensor | None,
+    times: Floats | None,
 ) -> Certified:
     """Choose a path on some of the rows, and test the requirements along it on the others."""
-    counted = torch.ones(len(y), dtype=torch.float64) if times is None else times.double()
+    counted = np.ones(len(y)) if times is None else times
     learning = draw_learning_rows(guarantee.groups, len(y), LEARNING_SHARE, (guarantee.seed, LEARNING))
-    tested = sum_by_threshold(logits, y.double(), counted * ~learning).counts
+    tested = _sum_by_threshold(logits, y.astype(np.float64), counted * ~learning).counts
     p = np.stack([p_values(requirement, tested) for requirement in requirements])
     on_path = np.zeros(p.shape[1], dtype=bool)
     if bool(counted[learning].any()) and bool(counted[~learning].any()):
         path = choose_path(logits, y, counted, learning, metric, requirements, level)
         on_path[path[_until_first_failure(np.all(p[:, path] <= level, axis=0))]] = True
     return _certified(on_path, p, tested, level)
+
+
+def _sum_by_threshold(scores: Floats, share: Floats, weight: Floats | None) -> Sweep:
+    import torch
+
+    return sum_by_threshold(*(None if part is None else torch.from_numpy(part) for part in (scores, share, weight)))
 
 
 def _until_first_failure(passed: Booleans) -> Booleans:
@@ -246,14 +248,14 @@ def _until_first_failure(passed: Booleans) -> Booleans:
 def _certified(on_path: Booleans, p: Floats, tested: Counts, level: float) -> Certified:
     """Collect the result; without a certified threshold, those with the smallest p-value may be chosen."""
     if on_path.any():
-        return Certified(torch.from_numpy(on_path), True, p, tested, level)
+        return Certified(on_path, True, p, tested, level)
     largest = p.max(0)
-    return Certified(torch.from_numpy(largest <= largest.min() * (1 + 1e-9)), False, p, tested, level)
+    return Certified(largest <= largest.min() * (1 + 1e-9), False, p, tested, level)
 
 
 def what_can_be_promised(
-    logits: Tensor,
-    y: Tensor,
+    logits: Floats,
+    y: Integers,
     metric: Metric,
     requirements: Sequence[Requirement],
     guarantee: Guarantee,
@@ -292,14 +294,14 @@ def what_can_be_promised(
 
 
 def choose_path(
-    logits: Tensor,
-    y: Tensor,
-    counted: Tensor,
-    learning: Tensor,
+    logits: Floats,
+    y: Integers,
+    counted: Floats,
+    learning: Booleans,
     metric: Metric,
     requirements: Sequence[Requirement],
     level: float,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Choose a start and a direction on the learning rows.
 
     The start is the threshold at which the requirements are expected to be the most significant. From there the path
@@ -318,17 +320,17 @@ def choose_path(
         The numbers of the thresholds in the order of the path; none if no threshold can be certified.
     """
     calibration = fit_calibration(logits[learning][:, None], y[learning], counted[learning])
-    probability = torch.sigmoid(calibration(logits[:, None])).squeeze(1)
-    thresholds, counts = sum_by_threshold(logits, probability, counted * learning)
+    probability = sigmoid(calibration(logits[:, None])).squeeze(1)
+    thresholds, counts = _sum_by_threshold(logits, probability, counted * learning)
     ratio = float(counted[~learning].sum() / counted[learning].sum())
     expected = counts.map(lambda cell: cell * ratio)
     certainty = np.min([_expected_certainty(requirement, expected, level) for requirement in requirements], axis=0)
-    own = torch.isin(thresholds, logits[learning & (counted > 0)].double()).numpy()
+    own = np.isin(to_numpy(thresholds), logits[learning & (counted > 0)])
     certainty[~own] = -np.inf  # a path between two learning scores must not depend on the other rows
     start = int(certainty.argmax())
     if certainty[start] == -np.inf:
         return np.empty(0, dtype=np.int64)
-    hopeful = torch.from_numpy(certainty >= min(norm.isf(level), certainty[start]))
+    hopeful = in_kind_of(certainty >= min(norm.isf(level), certainty[start]), thresholds)
     best = best_of_allowed(Sweep(thresholds, expected), metric, hopeful).threshold
     if best <= float(thresholds[start]):
         return np.arange(start, len(own))
@@ -340,7 +342,7 @@ def choose_path(
 def _expected_certainty(requirement: Requirement, expected: Counts, level: float) -> Floats:
     """Return by how many standard errors a requirement is expected to be met; -inf where there are too few trials."""
     rate, needed, bound = rate_of(requirement), rows_needed(requirement, level), requirement.bound
-    k, m = (part(expected).squeeze(-1).numpy() for part in (rate.successes, rate.trials))
+    k, m = (to_numpy(part(expected)).squeeze(-1) for part in (rate.successes, rate.trials))
     if needed == 0:
         return np.full(len(k), np.inf)
     margin = (k / np.maximum(m, 1e-9) - bound) * (1 if requirement.sense == ">=" else -1)
@@ -348,15 +350,15 @@ def _expected_certainty(requirement: Requirement, expected: Counts, level: float
 
 
 def choose_certified(
-    logits: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
+    logits: Floats,
+    y: Integers,
+    weight: Floats | None,
     metric: Metric,
     requirements: Sequence[Requirement],
     *,
     rule: Rule,
     guarantee: Guarantee,
-    times: Tensor | None = None,
+    times: Floats | None = None,
 ) -> ChosenThreshold:
     """Choose the best of the certified thresholds, or if there are none, of those that come nearest.
 
@@ -375,22 +377,21 @@ def choose_certified(
         certified.
 
     Example:
-        >>> import torch
         >>> from metricfit.metrics import f1, parse_requirement
-        >>> z, y = torch.linspace(-1, 1, 100), (torch.arange(100) >= 50).long()
+        >>> z, y = np.linspace(-1, 1, 100), np.arange(100) // 50
         >>> required = [parse_requirement("recall >= 0.9")]
         >>> choose_certified(z, y, None, f1, required, rule="empirical", guarantee=Guarantee(0.95)).requirements
         {'recall >= 0.9': RequirementValue(value=1.0, met=True, reachable=1.0)}
     """
-    if weight is not None and not bool(weight.all()):  # rows of weight 0 are no thresholds
+    if weight is not None and not weight.all():  # rows of weight 0 are no thresholds
         there = weight > 0
         logits, y, weight, times = logits[there], y[there], weight[there], None if times is None else times[there]
         guarantee = guarantee.take(there)
     observed = sweep(logits, y, weight)
     certified = certify_thresholds(logits, y, metric, requirements, guarantee, times)
     judged_by = observed if check_rule(rule) == "empirical" else expected_sweep(logits, weight)
-    threshold = best_of_allowed(judged_by, metric, certified.allowed).threshold
-    at = int((observed.thresholds == threshold).int().argmax())
+    threshold = best_of_allowed(judged_by, metric, in_kind_of(certified.allowed, observed.thresholds)).threshold
+    at = int(to_numpy(observed.thresholds == threshold).argmax())
     results = judge_requirements(requirements, observed, threshold)
     for requirement, p in zip(requirements, certified.p[:, at], strict=True):
         result = results[str(requirement)]
@@ -400,8 +401,8 @@ def choose_certified(
 
 
 def certify_group(
-    scores: Tensor,
-    target: Tensor,
+    scores: Floats,
+    target: Integers,
     metric: Metric,
     requirements: Sequence[Requirement],
     name: Any,
@@ -409,7 +410,7 @@ def certify_group(
     confidence: float,
     groups: int,
     seed: int = 0,
-) -> Tensor:
+) -> Booleans:
     """Find the thresholds of one group at which all requirements hold on new rows.
 
     Rows of different groups are independent, so that the confidences of the groups multiply: each of k groups is
@@ -432,9 +433,8 @@ def certify_group(
         InfeasibleError: The group has too few rows, or no threshold is certified.
 
     Example:
-        >>> import torch
         >>> from metricfit.metrics import f1, parse_requirement
-        >>> z, y = torch.linspace(-1, 1, 100), (torch.arange(100) >= 50).long()
+        >>> z, y = np.linspace(-1, 1, 100), np.arange(100) // 50
         >>> floor = [parse_requirement("recall >= 0.9")]
         >>> [int(certify_group(z, y, f1, floor, "a", confidence=0.95, groups=k).sum()) for k in (1, 2)]
         [52, 51]
@@ -442,13 +442,13 @@ def certify_group(
     guarantee = Guarantee(check_confidence(confidence) ** (1 / groups), seed)
     share = f"{format_percent(confidence)} in all {groups} groups is {format_percent(guarantee.confidence)} in each"
     try:
-        check_guarantee(requirements, target.cpu(), guarantee.confidence)
+        check_guarantee(requirements, target, guarantee.confidence)
     except InfeasibleError as error:
         raise InfeasibleError(f"group {name!r}: {error} ({share})") from None
-    certified = certify_thresholds(scores.cpu().double(), target.cpu().long(), metric, requirements, guarantee)
+    certified = certify_thresholds(scores, target, metric, requirements, guarantee)
     if not certified.feasible:
         raise InfeasibleError(
             f"no threshold of group {name!r} can be promised to give {joined(requirements)} ({share}); lower the "
             "bounds or the confidence"
         )
-    return certified.allowed.to(scores.device)
+    return certified.allowed

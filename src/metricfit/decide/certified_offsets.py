@@ -18,15 +18,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from scipy.stats import norm
-from torch import Tensor
-from torch.nn.functional import one_hot
 
+from metricfit.core.arrays import Booleans, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.bounds import (
-    Floats,
     check_enough_rows,
     draw_learning_rows,
     draw_one_per_group,
@@ -68,8 +65,8 @@ class CertifiedOffsets(NamedTuple):
         level: The largest p-value at which a requirement is certified.
     """
 
-    offsets: Tensor
-    allowed: Tensor
+    offsets: Floats
+    allowed: Booleans
     feasible: bool
     p: Floats
     tested: Counts
@@ -96,18 +93,18 @@ class CertaintyShortfall(NamedTuple):
         """Rates are of counts."""
         return False
 
-    def __call__(self, counts: Counts) -> Tensor:
+    def __call__(self, counts: Counts) -> Floats:
         """Return the shortfall; more where there are too few rows for the test to be passed."""
         requirement, bound = self.requirement, self.requirement.bound
         rate, cells = rate_of(requirement), counts_of_class(requirement, counts)
-        k, m = (self.ratio * part(cells).squeeze(-1) for part in (rate.successes, rate.trials))
+        k, m = (self.ratio * to_numpy(part(cells)).squeeze(-1) for part in (rate.successes, rate.trials))
         needed = rows_needed(requirement, self.level)
         if needed == 0:
-            return torch.full_like(k, -1.0)
-        margin = (k / m.clamp(min=1e-9) - bound) * (1 if requirement.sense == ">=" else -1)
-        certainty = margin * (m / max(bound * (1 - bound), 1e-9)).sqrt()
-        too_few = (1 - m / needed).clamp(min=0)
-        return (self.wanted - certainty) / STANDARD_ERRORS + too_few
+            return np.full_like(k, -1.0)
+        margin = (k / np.maximum(m, 1e-9) - bound) * (1 if requirement.sense == ">=" else -1)
+        certainty = margin * np.sqrt(m / max(bound * (1 - bound), 1e-9))
+        too_few = np.maximum(1 - m / needed, 0)
+        return np.asarray((self.wanted - certainty) / STANDARD_ERRORS + too_few)
 
 
 def counts_of_class(requirement: Requirement, counts: Counts) -> Counts:
@@ -116,18 +113,18 @@ def counts_of_class(requirement: Requirement, counts: Counts) -> Counts:
     Example:
         >>> from metricfit.metrics import parse_requirement
         >>> counts = Counts(tp=[3, 4], fp=[1, 2], fn=[2, 1], tn=[4, 3])
-        >>> counts_of_class(parse_requirement("recall[1] >= 0.5"), counts).tp
-        tensor([4.], dtype=torch.float64)
+        >>> float(counts_of_class(parse_requirement("recall[1] >= 0.5"), counts).tp)
+        4.0
     """
     index = requirement.metric.class_index
     if index is not None:
         return Counts(*(cell[..., index : index + 1] for cell in counts))
-    right = counts.tp.sum(-1, keepdim=True)
-    zero = torch.zeros_like(right)
-    return Counts(right, counts.n[..., :1] - right, zero, zero)
+    right = to_numpy(counts.tp).sum(-1, keepdims=True)
+    zero = np.zeros_like(right)
+    return Counts(right, to_numpy(counts.n)[..., :1] - right, zero, zero)
 
 
-def check_class_guarantee(requirements: Sequence[Requirement], y: Tensor, confidence: float) -> None:
+def check_class_guarantee(requirements: Sequence[Requirement], y: Integers, confidence: float) -> None:
     """Raise an error if requirements on several classes cannot be guaranteed, whatever the scores are.
 
     Args:
@@ -147,8 +144,8 @@ def check_class_guarantee(requirements: Sequence[Requirement], y: Tensor, confid
 
 
 def certify_offsets(
-    logits: Tensor,
-    y: Tensor,
+    logits: Floats,
+    y: Integers,
     metric: Metric,
     average: ScalarAverage,
     requirements: Sequence[Requirement],
@@ -180,23 +177,23 @@ def certify_offsets(
     return _certify_at(level, offsets, p, tested)
 
 
-def _certify_at(level: float, offsets: Tensor, p: Floats, tested: Counts) -> CertifiedOffsets:
+def _certify_at(level: float, offsets: Floats, p: Floats, tested: Counts) -> CertifiedOffsets:
     passed = np.logical_and.accumulate(np.all(p <= level, axis=0))
     if passed.any():
-        return CertifiedOffsets(offsets, torch.from_numpy(passed), True, p, tested, level)
+        return CertifiedOffsets(offsets, passed, True, p, tested, level)
     largest = p.max(0)
-    return CertifiedOffsets(offsets, torch.from_numpy(largest <= largest.min() * (1 + 1e-9)), False, p, tested, level)
+    return CertifiedOffsets(offsets, largest <= largest.min() * (1 + 1e-9), False, p, tested, level)
 
 
 def _choose_path(
-    logits: Tensor,
-    y: Tensor,
+    logits: Floats,
+    y: Integers,
     metric: Metric,
     average: ScalarAverage,
     requirements: Sequence[Requirement],
     testing: int,
     level: float,
-) -> Tensor:
+) -> Floats:
     """Choose the order of offsets on learning rows, ``(m, c)``.
 
     The logits are calibrated on these rows, so that a calibration on all rows, which the logits had before, plays no
@@ -205,8 +202,8 @@ def _choose_path(
     calibration = fit_calibration(logits, y, None)
     z = calibration(logits)
     problem = offset_problem(z, y, None, metric, average, rule="plugin")
-    free = search_offsets(problem, ROUNDS).offsets.double()
-    nodes: list[Tensor] = []
+    free = search_offsets(problem, ROUNDS).offsets
+    nodes: list[Floats] = []
     nearest, at = None, free
     for margin in reversed(MARGINS):  # from the fewest on, each from the offsets of the one before
         wanted = margin + float(norm.isf(level))
@@ -219,22 +216,23 @@ def _choose_path(
         nodes.insert(0, found.offsets)
     assert nearest is not None
     nodes = [*(nodes or [nearest]), free]
-    steps = torch.arange(BETWEEN, dtype=torch.float64) / BETWEEN
+    steps = np.arange(BETWEEN) / BETWEEN
     parts = [first + steps[:, None] * (last - first) for first, last in pairwise(nodes)]
-    path = torch.cat([*parts, free[None]])
-    return calibration.temperature * (path + torch.from_numpy(calibration.bias))
+    path = np.concatenate([*parts, free[None]])
+    return np.asarray(calibration.temperature * (path + calibration.bias))
 
 
-def _counts_at(offsets: Tensor, logits: Tensor, y: Tensor) -> Counts:
+def _counts_at(offsets: Floats, logits: Floats, y: Integers) -> Counts:
     """Return the counts of every class at each of the offsets, ``(m, c)``."""
     classes = logits.shape[1]
-    true = one_hot(y, classes).double()
+    one_hot = np.eye(classes)
+    true = one_hot[y]
     tp, predicted = [], []
     for each in offsets:
-        decided = one_hot((logits + each).argmax(1), classes).double()
+        decided = one_hot[(logits + each).argmax(1)]
         tp.append((decided * true).sum(0))
         predicted.append(decided.sum(0))
-    of_class, positives, called = torch.stack(tp), true.sum(0), torch.stack(predicted)
+    of_class, positives, called = np.stack(tp), true.sum(0), np.stack(predicted)
     cells = (of_class, called - of_class, positives - of_class, len(y) - called - positives + of_class)
     return Counts(*cells, exclusive=True)
 

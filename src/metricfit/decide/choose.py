@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.threads import one_thread
 from metricfit.core.types import LabelAverage, ScalarAverage
 from metricfit.decide.bounds import check_confidence, check_exact, draw_one_per_group
@@ -94,7 +93,7 @@ def choose_decision(
             given for requirements or rows that have no exact bounds; or the metric is infinite at the best decision.
         InfeasibleError: There are too few rows for this confidence.
     """
-    kind = check_rule(rule)
+    kind, held_out = check_rule(rule), held_out.as_arrays()
     refit = refit or default_refit(held_out, kind)
     classes = max(2, held_out.logits.shape[1])
     requirements = class_requirements(subject_to, classes)
@@ -142,7 +141,7 @@ def choose_without_intervals(
     Returns:
         The decision; its intervals and its corrected value are None.
     """
-    kind = check_rule(rule)
+    kind, held_out = check_rule(rule), held_out.as_arrays()
     if metric.columns:
         return choose_cost_without_intervals(held_out, metric, kind)
     requirements = class_requirements(subject_to, max(2, held_out.logits.shape[1]))
@@ -207,11 +206,11 @@ def judge_threshold_decision(
     """
     scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
     threshold, feasible = decision.threshold, decision.evidence.not_reachable is None
-    falling = scores.sort(descending=True).values.numpy()
+    falling = np.sort(scores)[::-1]
     thresholds: list[float] = []
 
-    def fit_decision(weight: Tensor) -> Tensor:
-        logits = refit(weight).squeeze(1)
+    def fit_decision(weight: Floats) -> Integers:
+        logits = to_numpy(refit(weight), np.float64).squeeze(1)
         choose = choose_threshold
         if guarantee is not None:
             times = weight if held_out.weight is None else weight / held_out.weight
@@ -219,7 +218,7 @@ def judge_threshold_decision(
         chosen = choose(logits, y, weight, metric, requirements, rule=rule)
         decided = logits >= chosen.threshold
         thresholds.append(_threshold_of_share(falling, int(decided.sum())))
-        return decided.long()
+        return decided.astype(np.int64)
 
     corrected = corrected_value(
         fit_decision,
@@ -233,10 +232,10 @@ def judge_threshold_decision(
     )
     resample = partial(
         bootstrap,
-        scores.numpy(),
-        y.numpy(),
+        scores,
+        y,
         metric,
-        weight=None if weight is None else weight.numpy(),
+        weight=None if weight is None else weight,
         groups=held_out.groups,
         stratified=held_out.balance_known,
         resamples=int(np.clip(SCORES_DRAWN // len(y), 100, 1000)),
@@ -267,7 +266,7 @@ def judge_threshold_decision(
     )
 
 
-def _with_equal_thresholds(interval: tuple[float, float], scores: Tensor, threshold: float) -> tuple[float, float]:
+def _with_equal_thresholds(interval: tuple[float, float], scores: Floats, threshold: float) -> tuple[float, float]:
     """Extend an interval to all thresholds that make the same decisions: those between the two scores next to it."""
     below, above = scores[scores < threshold], scores[scores >= threshold]
     lowest = float(below.max()) if len(below) else threshold
@@ -275,7 +274,7 @@ def _with_equal_thresholds(interval: tuple[float, float], scores: Tensor, thresh
     return min(interval[0], lowest), max(interval[1], highest)
 
 
-def _threshold_of_share(falling: NDArray[np.float64], positives: int) -> float:
+def _threshold_of_share(falling: Floats, positives: int) -> float:
     """Return a threshold of scores that this number of rows reaches, halfway between two scores."""
     if positives == 0:
         return float(falling[0]) + 1.0
@@ -332,7 +331,8 @@ def choose_label_decision(
             is given for requirements or rows that have no exact bounds.
         InfeasibleError: There are too few rows for this confidence.
     """
-    kind, logits, y = check_rule(rule), held_out.logits.double(), held_out.y
+    kind, held_out = check_rule(rule), held_out.as_arrays()
+    logits, y = held_out.logits, held_out.y
     requirements, guarantee = class_requirements(subject_to, y.shape[1], has_labels=True), None
     if confidence is not None:
         guarantee = checked_guarantee(
@@ -346,7 +346,7 @@ def choose_label_decision(
         )
     required = LabelRequirements(requirements, y.shape[1], guarantee)
 
-    def choose(z: Tensor, weight: Tensor | None, times: Tensor | None = None) -> tuple[Tensor, dict[int, bool]]:
+    def choose(z: Floats, weight: Floats | None, times: Floats | None = None) -> tuple[Floats, dict[int, bool]]:
         if not requirements:
             return choose_label_thresholds(z, y, weight, metric, average, rule=kind), {}
         return choose_required_thresholds(z, y, weight, metric, average, required, rule=kind, times=times)
@@ -355,41 +355,41 @@ def choose_label_decision(
     results, not_reachable = judge_label_requirements(
         logits, y, held_out.weight, metric, required, thresholds, feasible, as_shown
     )
-    decided = (logits >= thresholds).double()
+    decided = (logits >= thresholds).astype(np.float64)
     value = label_value(decided, y, held_out.weight, metric, average)
-    w = torch.ones(len(y), dtype=torch.float64) if held_out.weight is None else held_out.weight.double()
-    resamples = int(np.clip(LOGITS_CHOSEN_ON // logits.numel(), FEWEST, MOST))
-    votes, times = torch.zeros_like(decided), torch.zeros(len(y), dtype=torch.float64)
-    row_sums = torch.zeros(len(y), dtype=torch.float64)
+    w = np.ones(len(y)) if held_out.weight is None else held_out.weight
+    resamples = int(np.clip(LOGITS_CHOSEN_ON // logits.size, FEWEST, MOST))
+    votes, times = np.zeros_like(decided), np.zeros(len(y))
+    row_sums = np.zeros(len(y))
     values, drawn = [], []
-    stratum = torch.zeros(len(y), dtype=torch.long)  # rows have no class, and are drawn from all
+    stratum = np.zeros(len(y), dtype=np.int64)  # rows have no class, and are drawn from all
     for multiplicity in draw_multiplicities(stratum, held_out.groups, resamples, seed):
         weight = w * multiplicity
         z = fit_label_calibration(logits, y, weight)(logits) if kind == "plugin" else logits
-        called = (z >= choose(z, weight, multiplicity)[0]).double()
+        called = (z >= choose(z, weight, multiplicity)[0]).astype(np.float64)
         drawn.append(_thresholds_of_counts(logits, called.sum(0)))
         if requirements:  # resamples that no threshold suits decide far from here
             called = decided
-        left_out = (multiplicity == 0).double()
+        left_out = (multiplicity == 0).astype(np.float64)
         votes += called * left_out[:, None]
         times += left_out
         if average == "samples":
-            row_sums += left_out * row_values(called, y.double(), metric)
+            row_sums += left_out * row_values(called, y, metric)
         values.append(label_value(called, y, weight, metric, average))
     judged = times > 0
     if average == "samples":
-        corrected = float((w * row_sums / times.clamp(min=1))[judged].sum() / w[judged].sum())
+        corrected = float((w * row_sums / np.maximum(times, 1))[judged].sum() / w[judged].sum())
     else:
-        shares = torch.where(judged[:, None], votes / times.clamp(min=1)[:, None], decided)
+        shares = np.where(judged[:, None], votes / np.maximum(times, 1)[:, None], decided)
         corrected = label_value(shares, y, held_out.weight, metric, average)
     low, high = compute_interval(np.array(values), None, 0.95)
     shift = corrected - float(np.mean(values))
     ends = np.clip([low + shift, high + shift], *metric.bounds)
-    several = torch.stack(drawn)
+    several = np.stack(drawn)
     below, above = (
-        several.quantile(level, dim=0, interpolation=side) for level, side in ((0.025, "lower"), (0.975, "higher"))
+        np.quantile(several, level, axis=0, method=side) for level, side in ((0.025, "lower"), (0.975, "higher"))
     )  # the ends may be logits of rows, but the threshold lies between two
-    intervals = torch.stack([below.minimum(thresholds), above.maximum(thresholds)], dim=1)
+    intervals = np.stack([np.minimum(below, thresholds), np.maximum(above, thresholds)], axis=1)
     evidence = Evidence(
         value,
         value_interval=(low, high),
@@ -403,20 +403,20 @@ def choose_label_decision(
     return LabelDecision(thresholds, intervals, evidence=evidence)
 
 
-def _thresholds_of_counts(logits: Tensor, positives: Tensor) -> Tensor:
+def _thresholds_of_counts(logits: Floats, positives: Floats) -> Floats:
     """Return thresholds that these numbers of rows reach, one per label, halfway between two logits."""
-    falling = logits.sort(dim=0, descending=True).values
-    padded = torch.cat([falling[:1] + 2, falling, falling[-1:] - 2])
-    above = positives.long()[None]
-    return ((padded.gather(0, above) + padded.gather(0, above + 1)) / 2).squeeze(0)
+    falling = np.sort(logits, axis=0)[::-1]
+    padded = np.concatenate([falling[:1] + 2, falling, falling[-1:] - 2])
+    above, labels = positives.astype(np.int64), np.arange(logits.shape[1])
+    return np.asarray((padded[above, labels] + padded[above + 1, labels]) / 2)
 
 
 def checked_guarantee(
     requirements: Sequence[Requirement],
-    y: Tensor,
+    y: Array,
     confidence: Any,
     *,
-    weight: Tensor | None = None,
+    weight: Array | None = None,
     groups: NDArray[Any] | None = None,
     seed: int = 0,
     out_of_fold: bool = False,
@@ -441,12 +441,12 @@ def checked_guarantee(
         InvalidTypeError: The confidence is no number.
 
     Example:
-        >>> import torch
         >>> from metricfit.metrics import parse_requirement
-        >>> checked_guarantee([parse_requirement("fpr <= 0.1")], torch.zeros(50), 0.95).confidence
+        >>> checked_guarantee([parse_requirement("fpr <= 0.1")], np.zeros(50), 0.95).confidence
         0.95
     """
     guarantee = Guarantee(check_confidence(confidence), seed, out_of_fold, groups)
+    y, weight = to_numpy(y, np.int64), None if weight is None else to_numpy(weight, np.float64)
     check_exact(requirements, y, weight)
     if not requirements:
         raise InvalidValueError("confidence= is about requirements: give subject_to=, or leave confidence out")
@@ -457,8 +457,8 @@ def checked_guarantee(
     return guarantee
 
 
-def _check_enough_rows(requirements: Sequence[Requirement], y: Tensor, guarantee: Guarantee) -> None:
-    if y.dim() == 2:
+def _check_enough_rows(requirements: Sequence[Requirement], y: Integers, guarantee: Guarantee) -> None:
+    if y.ndim == 2:
         LabelRequirements(requirements, y.shape[1], guarantee).check_rows(y)
         return
     counted = y[draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)]

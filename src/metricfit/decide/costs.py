@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from metricfit.core.arrays import Array, Booleans, Floats, Integers, in_kind_of, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.decide.decision import Evidence, RowCostDecision
@@ -42,40 +41,47 @@ class RowCosts:
         fn: The cost of each row, if it is positive and called negative, ``(n,)``.
 
     Example:
-        >>> costs = RowCosts(fp=torch.tensor([5.0, 5.0]), fn=torch.tensor([100.0, 0.0]))
-        >>> costs.margins(torch.tensor([-2.0, 9.0]))  # the second row costs nothing if it is missed
-        tensor([0.9957,   -inf], dtype=torch.float64)
-        >>> costs.of_decisions(torch.tensor([1, 0]), torch.tensor([0, 1]))
-        tensor([5., 0.], dtype=torch.float64)
+        >>> costs = RowCosts(fp=np.array([5.0, 5.0]), fn=np.array([100.0, 0.0]))
+        >>> costs.margins(np.array([-2.0, 9.0])).round(4)  # the second row costs nothing if it is missed
+        array([0.9957,   -inf])
+        >>> costs.of_decisions(np.array([1, 0]), np.array([0, 1]))
+        array([5., 0.])
     """
 
-    fp: Tensor
-    fn: Tensor
+    fp: Array
+    fn: Array
 
-    def margins(self, logits: Tensor) -> Tensor:
+    def __post_init__(self) -> None:
+        for name in ("fp", "fn"):
+            object.__setattr__(self, name, to_numpy(getattr(self, name), np.float64))
+
+    def margins(self, logits: Array) -> Array:
         """Return calibrated logits ``(n,)`` or ``(n, 1)`` plus log(fn / fp), in the same shape.
 
         A row whose miss costs nothing has minus infinity, so that it is never positive; one with a false alarm that
         costs nothing, otherwise, has infinity.
         """
-        shift = torch.where(self.fn > 0, self.fn.double().log() - self.fp.double().log(), -torch.inf)
-        return logits.double() + shift.reshape(logits.shape)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shift = np.where(self.fn > 0, np.log(self.fn) - np.log(self.fp), -np.inf)
+        return in_kind_of(to_numpy(logits, np.float64) + shift.reshape(logits.shape), logits)
 
-    def of_decisions(self, decided: Tensor, y: Tensor) -> Tensor:
+    def of_decisions(self, decided: Array, y: Array) -> Array:
         """Return the cost of the decision about each row: 0 where it is right.
 
         Args:
             decided: The share of each row that is called positive, ``(n,)``; usually 0 or 1.
             y: Labels 0 and 1.
         """
-        return torch.where(y == 1, (1 - decided.double()) * self.fn, decided.double() * self.fp)
+        share = to_numpy(decided, np.float64)
+        return in_kind_of(np.where(to_numpy(y) == 1, (1 - share) * self.fn, share * self.fp), decided)
 
     def take(self, index: Any) -> RowCosts:
         """Return the costs of these rows."""
-        return RowCosts(self.fp[index], self.fn[index])
+        rows = index if isinstance(index, slice) else to_numpy(index)
+        return RowCosts(self.fp[rows], self.fn[rows])
 
 
-def cost_columns(metric: Metric, X: Any) -> dict[str, Tensor]:
+def cost_columns(metric: Metric, X: Any) -> dict[str, Floats]:
     """Read the columns that a metric takes its costs from.
 
     Args:
@@ -93,12 +99,12 @@ def cost_columns(metric: Metric, X: Any) -> dict[str, Tensor]:
         >>> import pandas as pd
         >>> from metricfit import metrics
         >>> cost_columns(metrics.cost(fp=5, fn="amount"), pd.DataFrame({"amount": [3, 7]}))
-        {'amount': tensor([3., 7.], dtype=torch.float64)}
+        {'amount': array([3., 7.])}
     """
     return {name: _cost_column(metric, X, name) for name in metric.columns}
 
 
-def _cost_column(metric: Metric, X: Any, name: str) -> Tensor:
+def _cost_column(metric: Metric, X: Any, name: str) -> Floats:
     names = getattr(X, "column_names", getattr(X, "columns", None))
     if names is None:
         raise InvalidTypeError(
@@ -130,10 +136,10 @@ def _cost_column(metric: Metric, X: Any, name: str) -> Tensor:
                 f"the column {quote(name)} holds costs; {int(wrong.sum())} of {len(values)} are {what}, and costs are "
                 "finite numbers of at least 0"
             )
-    return torch.from_numpy(values)
+    return values
 
 
-def row_costs(metric: Metric, columns: Mapping[str, Tensor], rows: int) -> RowCosts:
+def row_costs(metric: Metric, columns: Mapping[str, Array], rows: int) -> RowCosts:
     """Return the costs of each row.
 
     Args:
@@ -156,11 +162,11 @@ def row_costs(metric: Metric, columns: Mapping[str, Tensor], rows: int) -> RowCo
                 f"metric={metric.name!r}"
             )
         constant = not isinstance(value, str)
-        parts.append(torch.full((rows,), value, dtype=torch.float64) if constant else columns[value])
+        parts.append(np.full(rows, value, dtype=np.float64) if constant else columns[value])
     return RowCosts(*parts)
 
 
-def check_costs(metric: Metric, columns: Mapping[str, Tensor], classes: int, requirements: object = ()) -> None:
+def check_costs(metric: Metric, columns: Mapping[str, Array], classes: int, requirements: object = ()) -> None:
     """Refuse problems that costs per row are not for, or that have one answer for all rows.
 
     Args:
@@ -183,13 +189,13 @@ def check_costs(metric: Metric, columns: Mapping[str, Tensor], classes: int, req
         )
     costs = row_costs(metric, columns, len(next(iter(columns.values()), ())))
     for values, what in ((costs.fp, "false positives"), (costs.fn, "false negatives")):
-        if not bool((values > 0).any()):
+        if not (values > 0).any():
             raise InvalidValueError(f"{metric.name}: {what} cost nothing in any row, so that no model is needed")
 
 
-def mean_cost(costs: Tensor, weight: Tensor | None) -> float:
+def mean_cost(costs: Array, weight: Array | None) -> float:
     """Return the mean cost per row."""
-    return float(costs.mean() if weight is None else (costs * weight).sum() / weight.sum())
+    return float(np.average(to_numpy(costs), weights=None if weight is None else to_numpy(weight, np.float64)))
 
 
 #: Number of resamples for the interval of the cost at a fixed decision, and the most rows that they draw in all.
@@ -203,7 +209,7 @@ class BestMargin(NamedTuple):
     value: float
 
 
-def best_margin(margins: Tensor, y: Tensor, weight: Tensor | None, costs: RowCosts) -> BestMargin:
+def best_margin(margins: Array, y: Array, weight: Array | None, costs: RowCosts) -> BestMargin:
     """Find the threshold of cost margins with the lowest cost on the labels. Exact, by one sort.
 
     Args:
@@ -216,29 +222,27 @@ def best_margin(margins: Tensor, y: Tensor, weight: Tensor | None, costs: RowCos
         The threshold, in the middle between two margins, and the mean cost; of equally good ones the largest.
 
     Example:
-        >>> costs = RowCosts(fp=torch.ones(4), fn=torch.tensor([1.0, 9.0, 1.0, 1.0]))
-        >>> best_margin(torch.tensor([3.0, 1.0, 0.0, -2.0]), torch.tensor([0, 1, 0, 1]), None, costs)
+        >>> costs = RowCosts(fp=np.ones(4), fn=np.array([1.0, 9.0, 1.0, 1.0]))
+        >>> best_margin(np.array([3.0, 1.0, 0.0, -2.0]), np.array([0, 1, 0, 1]), None, costs)
         BestMargin(threshold=0.5, value=0.5)
     """
-    w = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
-    falling, order = torch.sort(margins, descending=True)
-    if_called, if_not = (
-        (w * costs.of_decisions(torch.full_like(w, share), y))[order].cumsum(0) for share in (1.0, 0.0)
-    )
-    pad = torch.nn.functional.pad
-    total = (pad(if_called, (1, 0)) + if_not[-1] - pad(if_not, (1, 0))) / w.sum()
-    above, below = pad(falling, (1, 0), value=torch.inf), pad(falling, (0, 1), value=-torch.inf)
-    possible = (above > below) & (below < torch.inf) & (above > -torch.inf)
-    total = total.masked_fill(~possible, torch.inf)
+    w = np.ones(len(y)) if weight is None else to_numpy(weight, np.float64)
+    values = to_numpy(margins, np.float64)
+    order = np.argsort(-values)
+    paid = (w * costs.of_decisions(np.full_like(w, share), y) for share in (1.0, 0.0))
+    if_called, if_not = (np.append(0.0, each[order].cumsum()) for each in paid)
+    above, below = np.append(np.inf, values[order]), np.append(values[order], -np.inf)
+    possible = (above > below) & (below < np.inf) & (above > -np.inf)
+    total = np.where(possible, (if_called + if_not[-1] - if_not) / w.sum(), np.inf)
     lowest = total.min()
-    index = int((total <= lowest + ROUNDING * lowest).int().argmax())
+    index = int((total <= lowest + ROUNDING * lowest).argmax())
     high, low = float(above[index]), float(below[index])
     if np.isinf(high) or np.isinf(low):  # beyond the last margin, or rows that are decided whatever the threshold is
         return BestMargin(low + 1.0 if np.isfinite(low) else high - 1.0 if np.isfinite(high) else 0.0, float(lowest))
     return BestMargin((high + low) / 2, float(lowest))
 
 
-def choose_margin(logits: Tensor, y: Tensor, weight: Tensor | None, costs: RowCosts, *, rule: Rule) -> float:
+def choose_margin(logits: Floats, y: Integers, weight: Floats | None, costs: RowCosts, *, rule: Rule) -> float:
     """Return the threshold of cost margins: 0 by the plug-in rule, the best on the labels by the empirical rule."""
     if check_rule(rule) == "plugin":
         return 0.0
@@ -247,6 +251,7 @@ def choose_margin(logits: Tensor, y: Tensor, weight: Tensor | None, costs: RowCo
 
 def choose_cost_without_intervals(held_out: HeldOut, metric: Metric, rule: Rule) -> RowCostDecision:
     """Choose the decision about cost margins on held-out rows; its intervals and its corrected value are None."""
+    held_out = held_out.as_arrays()
     costs = row_costs(metric, held_out.columns, len(held_out.y))
     threshold = choose_margin(held_out.logits, held_out.y, held_out.weight, costs, rule=rule)
     decided = costs.margins(held_out.logits).reshape(-1) >= threshold
@@ -273,24 +278,25 @@ def choose_cost_decision(
     Returns:
         The decision about cost margins.
     """
+    held_out = held_out.as_arrays()
     y, groups, rows = held_out.y, held_out.groups, len(held_out.y)
     costs = row_costs(metric, held_out.columns, rows)
-    w = torch.ones(rows, dtype=torch.float64) if held_out.weight is None else held_out.weight.double()
+    w = np.ones(rows) if held_out.weight is None else held_out.weight
     decision = choose_cost_without_intervals(held_out, metric, rule)
     decided = costs.margins(held_out.logits).reshape(-1) >= decision.threshold
     number = resamples or int(np.clip(ROWS_CHOSEN_ON // rows, FEWEST, MOST))
-    positive, times = torch.zeros(rows, dtype=torch.float64), torch.zeros(rows, dtype=torch.float64)
+    positive, times = np.zeros(rows), np.zeros(rows)
     thresholds = []
     for multiplicity in draw_multiplicities(y, groups, number, seed):
-        logits = refit(w * multiplicity)
+        logits = to_numpy(refit(w * multiplicity), np.float64)
         threshold = choose_margin(logits, y, w * multiplicity, costs, rule=rule)
         left_out = multiplicity == 0
         positive += (costs.margins(logits).reshape(-1) >= threshold) * left_out
         times += left_out
         thresholds.append(threshold)
-    judged = torch.where(times > 0, positive / times.clamp(min=1), decided.double())
+    judged = np.where(times > 0, positive / np.maximum(times, 1), decided)
     corrected = mean_cost(costs.of_decisions(judged, y), held_out.weight)
-    low, high = _interval(held_out, costs, decided.double(), seed)
+    low, high = _interval(held_out, costs, decided, seed)
     optimism = decision.evidence.value - corrected
     interval = None if check_rule(rule) == "plugin" else _quantiles(np.array(thresholds))
     return RowCostDecision(decision.threshold, interval).with_evidence(
@@ -302,8 +308,8 @@ def choose_cost_decision(
 
 
 def interval_of_costs(
-    costs: NDArray[np.float64],
-    weight: NDArray[np.float64] | None = None,
+    costs: Array,
+    weight: Array | None = None,
     groups: NDArray[Any] | None = None,
     seed: int = 0,
 ) -> tuple[float, float]:
@@ -324,9 +330,9 @@ def interval_of_costs(
     Returns:
         The 2.5 % and 97.5 % quantiles of the mean.
     """
-    w = np.ones(len(costs)) if weight is None else weight
+    w = np.ones(len(costs)) if weight is None else to_numpy(weight, np.float64)
     unit = np.arange(len(costs)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    paid, sizes = np.bincount(unit, weights=w * costs), np.bincount(unit, weights=w)
+    paid, sizes = np.bincount(unit, weights=w * to_numpy(costs)), np.bincount(unit, weights=w)
     rng, units = np.random.default_rng(seed), len(sizes)
     means = []
     for _ in range(int(np.clip(ROWS_DRAWN // units, 100, RESAMPLES))):
@@ -335,31 +341,30 @@ def interval_of_costs(
     return _quantiles(np.array(means))
 
 
-def _quantiles(values: NDArray[np.float64]) -> tuple[float, float]:
+def _quantiles(values: Floats) -> tuple[float, float]:
     return float(np.quantile(values, 0.025, method="lower")), float(np.quantile(values, 0.975, method="higher"))
 
 
-def _interval(held_out: HeldOut, costs: RowCosts, decided: Tensor, seed: int) -> tuple[float, float]:
+def _interval(held_out: HeldOut, costs: RowCosts, decided: Booleans, seed: int) -> tuple[float, float]:
     """Return the interval of the mean cost; if no decision is wrong, one from the numbers of rows."""
     paid = costs.of_decisions(decided, held_out.y)
-    if not bool(paid.any()):
+    if not paid.any():
         return _interval_by_rates(held_out, costs, seed, decided)
-    weight = None if held_out.weight is None else held_out.weight.double().numpy()
-    return interval_of_costs(paid.numpy(), weight, held_out.groups, seed)
+    return interval_of_costs(paid, held_out.weight, held_out.groups, seed)
 
 
-def _interval_by_rates(held_out: HeldOut, costs: RowCosts, seed: int, decided: Tensor) -> tuple[float, float]:
+def _interval_by_rates(held_out: HeldOut, costs: RowCosts, seed: int, decided: Booleans) -> tuple[float, float]:
     """Return the interval of ``interval_of_decisions``, where each row has the weight of its cost."""
-    y, w = held_out.y, torch.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
-    at_stake = w.double() * torch.where(y == 1, costs.fn, costs.fp)
+    y, w = held_out.y, np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
+    at_stake = w * np.where(y == 1, costs.fn, costs.fp)
     value = mean_cost(costs.of_decisions(decided, y), held_out.weight)
     if any(float(at_stake[y == label].sum()) == 0 for label in (0, 1)):
         return value, value
     rows = float(w.sum())
 
-    def per_row(c: Counts) -> Tensor:
+    def per_row(c: Counts) -> Array:
         return (c.fp + c.fn) / rows
 
-    shares = torch.stack([1 - decided.double(), decided.double()], dim=1)
+    shares = np.stack([1.0 - decided, decided], axis=1)
     mean = Metric("cost", per_row, minimize=True)
     return interval_of_decisions(shares, y, mean, weight=at_stake, groups=held_out.groups, seed=seed)

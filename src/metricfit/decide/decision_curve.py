@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
+from metricfit.core.arrays import Array, Floats, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
+from metricfit.decide.calibration import sigmoid
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.labels import metric_of_label
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.sweep import one_class, sweep
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class DecisionCurve:
 
     Example:
         >>> from metricfit.decide.held_out import collect_held_out
-        >>> rows = collect_held_out(torch.tensor([[2.0], [0.0], [-1.0]]), torch.tensor([1, 0, 1]), None, None)
+        >>> rows = collect_held_out(np.array([[2.0], [0.0], [-1.0]]), np.array([1, 0, 1]), None, None)
         >>> curve = decision_curve(rows, get_metric("f1"))
         >>> curve.recall, curve.value_of("accuracy")
         (array([0. , 0.5, 0.5, 1. ]), array([0.33333333, 0.66666667, 0.33333333, 0.66666667]))
@@ -62,9 +59,8 @@ class DecisionCurve:
         Returns:
             One value per threshold.
         """
-        cells = (torch.from_numpy(cell)[:, None] for cell in (self.tp, self.fp, self.fn, self.tn))
-        values: Floats = one_class(get_metric(metric), Counts(*cells)).numpy()
-        return values
+        cells = (cell[:, None] for cell in (self.tp, self.fp, self.fn, self.tn))
+        return to_numpy(one_class(get_metric(metric), Counts(*cells)))
 
 
 def decision_curve(held_out: HeldOut, metric: Metric) -> DecisionCurve:
@@ -97,11 +93,11 @@ def label_curves(held_out: HeldOut, metric: Metric) -> list[DecisionCurve]:
     ]
 
 
-def _curve(logits: Tensor, y: Tensor, weight: Tensor | None, metric: Metric) -> DecisionCurve:
-    swept = sweep(logits.double(), y, weight)
+def _curve(logits: Array, y: Array, weight: Array | None, metric: Metric) -> DecisionCurve:
+    swept = sweep(to_numpy(logits, np.float64), to_numpy(y), None if weight is None else to_numpy(weight))
     counts = swept.counts
-    threshold = torch.sigmoid(swept.thresholds)
-    threshold[0] = torch.inf
+    threshold = sigmoid(to_numpy(swept.thresholds))
+    threshold[0] = np.inf
     cells = [cell.squeeze(-1) for cell in (counts.tp, counts.fp, counts.fn, counts.tn)]
     rates = [ratio(counts.tp, total).squeeze(-1) for total in (counts.predicted, counts.positives)]
-    return DecisionCurve(*(part.numpy() for part in (threshold, one_class(metric, counts), *cells, *rates)))
+    return DecisionCurve(*map(to_numpy, (threshold, one_class(metric, counts), *cells, *rates)))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from metricfit._extras import explain_missing
+from metricfit.core.arrays import Array, Booleans, Floats, in_kind_of, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.group_labels import number_groups
 from metricfit.errors import InvalidValueError
@@ -19,7 +19,7 @@ from metricfit.metrics.feasibility import InfeasibleError
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.metrics.sweep import Array, column, one_class, sweep
+from metricfit.metrics.sweep import column, one_class, sweep
 
 #: Largest number of values of a gap's metric that the search tries as the lowest value of a group.
 LEVELS = 256
@@ -35,15 +35,15 @@ class GroupThresholds(NamedTuple):
         value: The value of the metric on the rows that the thresholds were chosen on.
 
     Example:
-        >>> found = GroupThresholds({"a": 0.3, "b": 0.6}, value=0.9)
-        >>> found.decide([0.4, 0.4], ["a", "b"])
-        tensor([1, 0])
+        >>> chosen = GroupThresholds({"a": 0.3, "b": 0.6}, value=0.9)
+        >>> chosen.decide([0.4, 0.4], ["a", "b"])
+        array([1, 0])
     """
 
     thresholds: dict[Any, float]
     value: float
 
-    def decide(self, scores: Array, group: Array) -> Tensor:
+    def decide(self, scores: Array, group: Array) -> Any:
         """Decide rows by the thresholds of their groups.
 
         Args:
@@ -51,15 +51,15 @@ class GroupThresholds(NamedTuple):
             group: The group of each row, one of the labels of ``thresholds``.
 
         Returns:
-            1 where the score is at least the threshold, else 0.
+            1 where the score is at least the threshold, else 0; of the kind of the scores.
 
         Raises:
             InvalidValueError: The lengths differ, or a group has no threshold.
         """
-        values = column(scores, "scores")
-        numbers = number_groups(group, len(values), names=tuple(self.thresholds)).numbers.to(values.device)
-        thresholds = torch.tensor(list(self.thresholds.values()), dtype=torch.float64, device=values.device)
-        return (values.double() >= thresholds[numbers]).long()
+        values = to_numpy(column(scores, "scores"), np.float64)
+        numbers = to_numpy(number_groups(group, len(values), names=tuple(self.thresholds)).numbers)
+        thresholds = np.array(list(self.thresholds.values()))
+        return in_kind_of((values >= thresholds[numbers]).astype(np.int64), scores)
 
 
 def best_group_thresholds(
@@ -109,21 +109,23 @@ def best_group_thresholds(
     wanted, requirements = get_metric(metric), as_requirements(subject_to, gaps=True)
     if isinstance(wanted, GroupGap):
         raise InvalidValueError(f"{wanted.name} is 0 if nothing is positive; make it a requirement, and name a metric")
-    values, labels = column(scores, "scores"), column(target, "target")
-    weights = None if weight is None else column(weight, "weight")
+    values, labels = to_numpy(column(scores, "scores")), to_numpy(column(target, "target"))
+    weights = None if weight is None else to_numpy(column(weight, "weight"))
     numbers, names = number_groups(group, len(values))
     gap = _find_gap(requirements, len(names))
     floors = [requirement for requirement in requirements if requirement is not gap]
     certify = None if confidence is None else _certifier(confidence, len(names), gap, weights, seed)
     candidates = []
     for number, name in enumerate(names):
-        rows = (numbers == number).to(values.device)
-        part = sweep(values[rows], labels.to(values.device)[rows], None if weights is None else weights[rows])
+        rows = to_numpy(numbers == number)
+        part = sweep(values[rows], labels[rows], None if weights is None else weights[rows])
         if certify is None:
             met = _meets(floors, part.counts, name)
         else:
-            met = certify(values[rows], labels.to(values.device)[rows], wanted, floors, name)
-        candidates.append(_Candidates(part.thresholds[met], torch.stack(tuple(part.counts))[:, met]))
+            met = certify(values[rows], labels[rows], wanted, floors, name)
+        candidates.append(
+            _Candidates(to_numpy(part.thresholds)[met], np.stack([to_numpy(cell)[met] for cell in part.counts]))
+        )
     chosen = _ascend(wanted, candidates) if gap is None else _within_gap(wanted, gap, candidates, names)
     thresholds = [float(part.thresholds[index]) for part, index in zip(candidates, chosen.indices, strict=True)]
     return GroupThresholds(dict(zip(names, thresholds, strict=True)), chosen.value)
@@ -132,8 +134,8 @@ def best_group_thresholds(
 class _Candidates(NamedTuple):
     """The thresholds of a group that meet its requirements, and tp, fp, fn and tn at each, ``(4, m, 1)``."""
 
-    thresholds: Tensor
-    counts: Tensor
+    thresholds: Floats
+    counts: Floats
 
 
 class _Chosen(NamedTuple):
@@ -156,13 +158,13 @@ def _find_gap(requirements: Sequence[Requirement], groups: int) -> Requirement |
     return gaps[0]
 
 
-def _meets(floors: Sequence[Requirement], counts: Counts, name: Any) -> Tensor:
+def _meets(floors: Sequence[Requirement], counts: Counts, name: Any) -> Booleans:
     """Return which thresholds of a group meet all its requirements."""
-    met = torch.ones(len(counts.tp), dtype=torch.bool, device=counts.tp.device)
+    met = np.ones(len(counts.tp), dtype=bool)
     for requirement in floors:
-        violation = one_class(requirement, counts)
+        violation = to_numpy(one_class(requirement, counts))
         met = met & requirement.forgives(violation)
-        if not bool(met.any()):
+        if not met.any():
             nearest = float(one_class(requirement.metric, counts)[violation.argmin()])
             raise InfeasibleError(
                 f"no threshold of group {name!r} gives {' and '.join(map(str, floors))}; its nearest "
@@ -172,8 +174,8 @@ def _meets(floors: Sequence[Requirement], counts: Counts, name: Any) -> Tensor:
 
 
 def _certifier(
-    confidence: float, groups: int, gap: Requirement | None, weight: Tensor | None, seed: int
-) -> Callable[..., Tensor]:
+    confidence: float, groups: int, gap: Requirement | None, weight: Floats | None, seed: int
+) -> Callable[..., Booleans]:
     """Return what finds the certified thresholds of a group."""
     if gap is not None:
         raise InvalidValueError(f"{gap} has no exact bound: require a rate in every group, or leave confidence out")
@@ -184,7 +186,7 @@ def _certifier(
     return partial(certify_group, confidence=confidence, groups=groups, seed=seed)
 
 
-def _ascend(metric: Metric, candidates: Sequence[_Candidates], allowed: Sequence[Tensor] | None = None) -> _Chosen:
+def _ascend(metric: Metric, candidates: Sequence[_Candidates], allowed: Sequence[Booleans] | None = None) -> _Chosen:
     """Improve one group's threshold after the other; start from each group's own best."""
     masks = [None] * len(candidates) if allowed is None else list(allowed)
     indices = [_best(metric, part.counts, mask)[0] for part, mask in zip(candidates, masks, strict=True)]
@@ -193,17 +195,17 @@ def _ascend(metric: Metric, candidates: Sequence[_Candidates], allowed: Sequence
         before = list(indices)
         for number, (part, mask) in enumerate(zip(candidates, masks, strict=True)):
             chosen = [other.counts[:, index] for other, index in zip(candidates, indices, strict=True)]
-            rest = torch.stack(chosen).sum(0) - chosen[number]
-            indices[number], value = _best(metric, part.counts + rest.unsqueeze(1), mask, indices[number])
+            rest = np.stack(chosen).sum(0) - chosen[number]
+            indices[number], value = _best(metric, part.counts + rest[:, None], mask, indices[number])
         if indices == before:
             break
     return _Chosen(indices, value)
 
 
-def _best(metric: Metric, counts: Tensor, allowed: Tensor | None, current: int | None = None) -> tuple[int, float]:
+def _best(metric: Metric, counts: Floats, allowed: Booleans | None, current: int | None = None) -> tuple[int, float]:
     """Return the best allowed threshold, the largest of equal ones, and its value; the current one if none beats it."""
-    value = one_class(metric, Counts(*counts))
-    better = -value if metric.minimize else value.clone()
+    value = to_numpy(one_class(metric, Counts(*counts)))
+    better = -value if metric.minimize else value.copy()
     if allowed is not None:
         better[~allowed] = -math.inf
     index = int(better.argmax())
@@ -216,14 +218,14 @@ def _within_gap(metric: Metric, gap: Requirement, candidates: Sequence[_Candidat
     """Search bands of the gap's width that hold a threshold of every group, and return the best of their results."""
     assert isinstance(gap.metric, GroupGap)
     inner = gap.metric.metric
-    values = [one_class(inner, Counts(*part.counts)) for part in candidates]
-    levels = torch.unique(torch.cat(values))
+    values = [to_numpy(one_class(inner, Counts(*part.counts))) for part in candidates]
+    levels = np.unique(np.concatenate(values))
     if len(levels) > LEVELS:
-        levels = levels[torch.linspace(0, len(levels) - 1, LEVELS).round().long()]
+        levels = levels[np.linspace(0, len(levels) - 1, LEVELS).round().astype(np.int64)]
     best: _Chosen | None = None
     for level in levels:
         bands = [gap.forgives(value - level - gap.bound) & (value >= level) for value in values]
-        if not all(bool(band.any()) for band in bands):
+        if not all(band.any() for band in bands):
             continue
         chosen = _ascend(metric, candidates, bands)
         if best is None or (chosen.value < best.value if metric.minimize else chosen.value > best.value):

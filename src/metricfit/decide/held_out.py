@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from metricfit.decide.calibration import fit_calibration
+from metricfit.core.arrays import Array, Floats, Integers, in_kind_of, to_numpy
+from metricfit.decide.calibration import fit_calibration, softmax
 from metricfit.decide.rules import Rule, check_rule
 
 
@@ -30,13 +29,24 @@ class HeldOut:
         balance_known: Whether the shares are known, as after ``with_class_shares``, and not those of a sample.
     """
 
-    logits: Tensor
-    y: Tensor
-    weight: Tensor | None
+    logits: Array
+    y: Array
+    weight: Array | None
     groups: NDArray[Any] | None
-    shares: Tensor
-    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    shares: Array
+    columns: Mapping[str, Array] = field(default_factory=dict)
     balance_known: bool = False
+
+    def as_arrays(self) -> HeldOut:
+        """Return the rows in NumPy arrays, numbers in float64."""
+        return replace(
+            self,
+            logits=to_numpy(self.logits, np.float64),
+            y=to_numpy(self.y, np.int64),
+            weight=None if self.weight is None else to_numpy(self.weight, np.float64),
+            shares=to_numpy(self.shares, np.float64),
+            columns={name: to_numpy(values, np.float64) for name, values in self.columns.items()},
+        )
 
     def with_copies_as_groups(self) -> HeldOut:
         """Return the rows with a group for each distinct row of logits, if they have no groups yet.
@@ -46,9 +56,9 @@ class HeldOut:
         """
         if self.groups is not None:
             return self
-        return replace(self, groups=np.unique(self.logits.numpy(), axis=0, return_inverse=True)[1].reshape(-1))
+        return replace(self, groups=np.unique(to_numpy(self.logits), axis=0, return_inverse=True)[1].reshape(-1))
 
-    def with_class_shares(self, shares: Tensor) -> HeldOut:
+    def with_class_shares(self, shares: Array) -> HeldOut:
         """Return the rows as they would be if the classes had other shares (prior shift).
 
         The distribution of the rows within each class stays the same. The weights change by the ratio of the shares,
@@ -60,12 +70,14 @@ class HeldOut:
         Returns:
             Rows with new weights and logits.
         """
-        weight = torch.ones(len(self.y), dtype=torch.float64) if self.weight is None else self.weight.double()
-        change = shares.double() / self.shares
-        logits = self.logits + logit_shift(change)
-        return replace(self, logits=logits, weight=weight * change[self.y], shares=shares, balance_known=True)
+        shares, rows = to_numpy(shares, np.float64), self.as_arrays()
+        change = shares / rows.shares
+        weight = change[rows.y] if rows.weight is None else rows.weight * change[rows.y]
+        moved = in_kind_of(rows.logits + logit_shift(change), self.logits)
+        weight, shares = in_kind_of(weight, self.logits), in_kind_of(shares, self.logits)
+        return replace(self, logits=moved, weight=weight, shares=shares, balance_known=True)
 
-    def with_logits_shifted(self, shift: Tensor) -> HeldOut:
+    def with_logits_shifted(self, shift: Array) -> HeldOut:
         """Return the rows with the class shares that ``with_class_shares`` shifts the logits for by this much.
 
         Args:
@@ -74,10 +86,11 @@ class HeldOut:
         Returns:
             These rows, if the shift is 0; otherwise rows with new weights and logits.
         """
-        if not bool(shift.any()):
+        change = to_numpy(shift, np.float64)
+        if not change.any():
             return self
-        by_class = torch.cat([torch.zeros_like(shift), shift]) if len(self.shares) == 2 else shift
-        return self.with_class_shares(torch.softmax(self.shares.log() + by_class, dim=0))
+        by_class = np.concatenate([[0.0], change]) if len(self.shares) == 2 else change
+        return self.with_class_shares(softmax(np.log(to_numpy(self.shares)) + by_class))
 
 
 @dataclass(frozen=True)
@@ -90,17 +103,17 @@ class HeldOutPlaces:
         total: The number of rows of that table.
     """
 
-    rows: NDArray[np.int64]
-    folds: NDArray[np.int64]
+    rows: Integers
+    folds: Integers
     total: int
 
 
 def collect_held_out(
-    logits: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
+    logits: Array,
+    y: Array,
+    weight: Array | None,
     groups: NDArray[Any] | None,
-    columns: Mapping[str, Tensor] | None = None,
+    columns: Mapping[str, Array] | None = None,
 ) -> HeldOut:
     """Collect the rows that were held out by some member of an ensemble.
 
@@ -115,24 +128,21 @@ def collect_held_out(
         The rows whose logits are not NaN, and their class shares. A class that was never held out has its share of all
         rows.
     """
-    all_weights = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
-    held_out = ~logits.isnan().any(1)
-    of_all, of_held_out = (
-        torch.zeros(int(y.max()) + 1, dtype=torch.float64).index_add_(0, y[part], all_weights[part])
-        for part in (torch.ones_like(held_out), held_out)
-    )
-    shares = torch.where(of_held_out > 0, of_held_out / of_held_out.sum(), of_all / of_all.sum())
+    labels, all_weights = to_numpy(y, np.int64), np.ones(len(y)) if weight is None else to_numpy(weight, np.float64)
+    held_out = ~np.isnan(to_numpy(logits)).any(1)
+    of_all, of_held_out = (np.bincount(labels, all_weights * part) for part in (np.ones(len(y)), held_out))
+    shares = np.where(of_held_out > 0, of_held_out / of_held_out.sum(), of_all / of_all.sum())
     return HeldOut(
         logits[held_out],
         y[held_out],
         None if weight is None else weight[held_out],
-        None if groups is None else groups[held_out.numpy()],
-        shares / shares.sum(),
+        None if groups is None else groups[held_out],
+        in_kind_of(shares / shares.sum(), logits),
         {name: values[held_out] for name, values in (columns or {}).items()},
     )
 
 
-def collect_label_rows(logits: Tensor, y: Tensor, weight: Tensor | None, groups: NDArray[Any] | None) -> HeldOut:
+def collect_label_rows(logits: Array, y: Array, weight: Array | None, groups: NDArray[Any] | None) -> HeldOut:
     """Collect held-out rows with several labels.
 
     Args:
@@ -144,18 +154,18 @@ def collect_label_rows(logits: Tensor, y: Tensor, weight: Tensor | None, groups:
     Returns:
         The rows; their shares are those of the rows where each label is there.
     """
-    w = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
-    return HeldOut(logits, y, weight, groups, w @ y.double() / w.sum())
+    w = np.ones(len(y)) if weight is None else to_numpy(weight, np.float64)
+    return HeldOut(logits, y, weight, groups, in_kind_of(w @ to_numpy(y, np.float64) / w.sum(), logits))
 
 
-def logit_shift(change: Tensor) -> Tensor:
+def logit_shift(change: Floats) -> Floats:
     """Return how calibrated logits shift if the share of each class is multiplied by ``change``."""
-    shift = change.log()
+    shift = np.log(change)
     return shift[1:] - shift[:1] if len(shift) == 2 else shift
 
 
 #: Fits ensemble and calibration again with one weight per row, and returns the calibrated logits of all rows.
-Refit = Callable[[Tensor], Tensor]
+Refit = Callable[[Floats], Array]
 
 
 def default_refit(held_out: HeldOut, rule: Rule) -> Refit:
@@ -163,9 +173,9 @@ def default_refit(held_out: HeldOut, rule: Rule) -> Refit:
     return partial(_calibrate_again if check_rule(rule) == "plugin" else _keep, held_out)
 
 
-def _calibrate_again(held_out: HeldOut, weight: Tensor) -> Tensor:
+def _calibrate_again(held_out: HeldOut, weight: Floats) -> Array:
     return fit_calibration(held_out.logits, held_out.y, weight)(held_out.logits)
 
 
-def _keep(held_out: HeldOut, weight: Tensor) -> Tensor:
+def _keep(held_out: HeldOut, weight: Floats) -> Array:
     return held_out.logits

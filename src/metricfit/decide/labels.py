@@ -24,14 +24,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from metricfit.core.arrays import Array, Booleans, Floats, Integers, in_kind_of, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.types import LabelAverage
 from metricfit.decide.bounds import draw_one_per_group, format_percent
+from metricfit.decide.calibration import sigmoid
 from metricfit.decide.certified import Guarantee, certify_thresholds, check_guarantee, what_can_be_promised
 from metricfit.decide.rules import Rule, allowed_on_both, check_rule, choose_threshold, middle_of
 from metricfit.errors import InvalidValueError
@@ -55,10 +56,10 @@ IMPROVEMENT = 1e-9
 
 #: Takes logits, labels, weights, the metric, the decisions and the number of a label; returns thresholds of that label
 #: and values that are higher the better the decisions at each are.
-ValuesOfLabel = Callable[[Tensor, Tensor, Tensor, Metric, Tensor, int], tuple[Tensor, Tensor]]
+ValuesOfLabel = Callable[[Floats, Floats, Floats, Metric, Floats, int], tuple[Floats, Floats]]
 
 
-def label_value(decided: Tensor, y: Tensor, weight: Tensor | None, metric: Metric, average: LabelAverage) -> float:
+def label_value(decided: Array, y: Array, weight: Array | None, metric: Metric, average: LabelAverage) -> float:
     """Return the metric of decisions on several labels.
 
     Args:
@@ -70,26 +71,26 @@ def label_value(decided: Tensor, y: Tensor, weight: Tensor | None, metric: Metri
 
     Example:
         >>> from metricfit.metrics import f1
-        >>> label_value(torch.tensor([[1, 0], [0, 0]]), torch.tensor([[1, 0], [0, 1]]), None, f1, "samples")
+        >>> label_value([[1, 0], [0, 0]], [[1, 0], [0, 1]], None, f1, "samples")
         0.5
     """
-    d, t = decided.double(), y.double()
-    w = torch.ones(len(t), dtype=torch.float64) if weight is None else weight.double()
+    d, t = to_numpy(decided, np.float64), to_numpy(y, np.float64)
+    w = np.ones(len(t)) if weight is None else to_numpy(weight, np.float64)
     if average == "samples":
         return float(w @ row_values(d, t, metric) / w.sum())
     tp, predicted, positives = w @ (d * t), w @ d, w @ t
     return float(averaged(metric, _counts(tp, predicted, positives, w.sum()), average))
 
 
-def row_values(decided: Tensor, y: Tensor, metric: Metric) -> Tensor:
+def row_values(decided: Floats, y: Floats, metric: Metric) -> Floats:
     """Return the metric of each row's labels, ``(n,)``."""
     tp, predicted, positives = ((decided * y).sum(1), decided.sum(1), y.sum(1))
     return _row_metric(metric, tp, predicted, positives, y.shape[1])
 
 
 def choose_label_thresholds(
-    logits: Tensor, y: Tensor, weight: Tensor | None, metric: Metric, average: LabelAverage, *, rule: Rule
-) -> Tensor:
+    logits: Array, y: Array, weight: Array | None, metric: Metric, average: LabelAverage, *, rule: Rule
+) -> Floats:
     """Choose one threshold of calibrated logits per label.
 
     Args:
@@ -108,11 +109,12 @@ def choose_label_thresholds(
 
     Example:
         >>> from metricfit.metrics import f1
-        >>> z, y = torch.tensor([[2.0, -1.0], [1.0, -3.0]]), torch.tensor([[1, 1], [0, 0]])
+        >>> z, y = [[2.0, -1.0], [1.0, -3.0]], [[1, 1], [0, 0]]
         >>> choose_label_thresholds(z, y, None, f1, "macro", rule="empirical")
-        tensor([ 1.5000, -2.0000], dtype=torch.float64)
+        array([ 1.5, -2. ])
     """
-    kind, z, labels = check_rule(rule), logits.double(), logits.shape[1]
+    kind, z, y = check_rule(rule), to_numpy(logits, np.float64), to_numpy(y, np.int64)
+    labels, weight = z.shape[1], None if weight is None else to_numpy(weight, np.float64)
     if average in ("macro", "weighted"):
         there = (y if weight is None else y * (weight > 0)[:, None]).any(0).tolist()
         rules: list[Rule] = [kind if seen else "empirical" for seen in there]  # a label of no row is never called
@@ -120,28 +122,28 @@ def choose_label_thresholds(
             choose_threshold(z[:, j], y[:, j], weight, metric_of_label(metric, j, labels), rule=rules[j]).threshold
             for j in range(labels)
         ]
-        return torch.tensor(thresholds, dtype=torch.float64)
+        return np.array(thresholds)
     check_average(metric, "micro")
-    w = torch.ones(len(z), dtype=torch.float64) if weight is None else weight.double()
+    w = np.ones(len(z)) if weight is None else weight
     if average == "micro":
-        repeated = w.repeat_interleave(labels)
+        repeated = w.repeat(labels)
         common = choose_threshold(z.reshape(-1), y.reshape(-1), repeated, metric, rule=kind).threshold
-        start = torch.full((labels,), common, dtype=torch.float64)
-        return start if kind == "plugin" else improve_by_label(z, y.double(), w, metric, start, "micro")
-    start = torch.full((labels,), _common_of_samples(z, y.double(), w, metric), dtype=torch.float64)
-    return start if kind == "plugin" else improve_by_label(z, y.double(), w, metric, start, "samples")
+        start = np.full(labels, common)
+        return start if kind == "plugin" else improve_by_label(z, y, w, metric, start, "micro")
+    start = np.full(labels, _common_of_samples(z, y, w, metric))
+    return start if kind == "plugin" else improve_by_label(z, y, w, metric, start, "samples")
 
 
 def improve_by_label(
-    z: Tensor,
-    t: Tensor,
-    w: Tensor,
+    z: Floats,
+    t: Floats,
+    w: Floats,
     metric: Metric,
-    start: Tensor,
+    start: Floats,
     average: Literal["micro", "samples"],
-    allowed: Mapping[int, Tensor] | None = None,
+    allowed: Mapping[int, Booleans] | None = None,
     labels: Sequence[int] | None = None,
-) -> Tensor:
+) -> Floats:
     """Change one threshold at a time until a round brings no improvement.
 
     Args:
@@ -158,21 +160,21 @@ def improve_by_label(
         The thresholds.
     """
     values_of_label: ValuesOfLabel = _micro_of_label if average == "micro" else _samples_of_label
-    thresholds, best = start.clone(), -math.inf
-    decided = (z >= thresholds).double()
+    thresholds, best = start.copy(), -math.inf
+    decided = (z >= thresholds).astype(np.float64)
     for _ in range(ROUNDS):
         before = best
         for label in range(z.shape[1]) if labels is None else labels:
             cuts, values = values_of_label(z, t, w, metric, decided, label)
             if allowed is not None and label in allowed:
-                values = values.masked_fill(~allowed[label], -torch.inf)
+                values = np.where(allowed[label], values, -np.inf)
             lowest = z[:, label][decided[:, label] > 0]  # the threshold that decides as now is the first below these
             now = int((cuts > lowest.min()).sum()) if len(lowest) else 0
             place = int(values.argmax())
-            least = IMPROVEMENT * max(abs(float(values[now])), 1e-6) if values[now] > -torch.inf else 0.0
+            least = IMPROVEMENT * max(abs(float(values[now])), 1e-6) if values[now] > -np.inf else 0.0
             if values[place] > values[now] + least:
                 thresholds[label] = cuts[place]
-                decided[:, label] = (z[:, label] >= thresholds[label]).double()
+                decided[:, label] = z[:, label] >= thresholds[label]
                 now = place
             best = float(values[now])
         if best <= before + IMPROVEMENT * abs(best):
@@ -181,10 +183,10 @@ def improve_by_label(
 
 
 def _samples_of_label(
-    z: Tensor, t: Tensor, w: Tensor, metric: Metric, decided: Tensor, label: int
-) -> tuple[Tensor, Tensor]:
+    z: Floats, t: Floats, w: Floats, metric: Metric, decided: Floats, label: int
+) -> tuple[Floats, Floats]:
     """Return the thresholds of a label and the mean of the rows' values at each; higher is better."""
-    others = decided.clone()
+    others = decided.copy()
     others[:, label] = 0
     without = _signed(metric, row_values(others, t, metric))
     others[:, label] = 1
@@ -192,53 +194,51 @@ def _samples_of_label(
 
 
 def _micro_of_label(
-    z: Tensor, t: Tensor, w: Tensor, metric: Metric, decided: Tensor, label: int
-) -> tuple[Tensor, Tensor]:
+    z: Floats, t: Floats, w: Floats, metric: Metric, decided: Floats, label: int
+) -> tuple[Floats, Floats]:
     """Return the thresholds of a label and the metric of the summed counts at each; higher is better."""
-    others = decided.clone()
+    others = decided.copy()
     others[:, label] = 0
     tp, predicted = float((w @ (others * t)).sum()), float((w @ others).sum())
     cuts, of_label = _cumulate(z[:, label], w * t[:, label], tp)
     _, called = _cumulate(z[:, label], w, predicted)
-    total = w.sum() * z.shape[1]
-    counts = _counts(of_label, called, (w @ t).sum().expand_as(called), total.expand_as(called))
-    values = metric(counts.map(lambda cell: cell[:, None])).squeeze(-1)
-    return cuts, _signed(metric, values)
+    counts = _counts(of_label[:, None], called[:, None], (w @ t).sum(), w.sum() * z.shape[1])
+    return cuts, _signed(metric, to_numpy(metric(counts)).squeeze(-1))
 
 
-def _common_of_samples(z: Tensor, t: Tensor, w: Tensor, metric: Metric) -> float:
+def _common_of_samples(z: Floats, t: Floats, w: Floats, metric: Metric) -> float:
     """Return the best threshold for all labels: each row's value changes where one of its labels becomes positive."""
-    falling, order = z.sort(dim=1, descending=True)
-    zeros = torch.zeros(len(z), 1, dtype=torch.float64)
-    tp = torch.cat([zeros, t.gather(1, order).cumsum(1)], dim=1)
-    predicted = torch.arange(z.shape[1] + 1, dtype=torch.float64).expand_as(tp)
-    values = _row_metric(metric, tp, predicted, t.sum(1, keepdim=True).expand_as(tp), z.shape[1])
-    values = _signed(metric, values)
-    cuts, sums = _cumulate(falling.reshape(-1), (w[:, None] * values.diff(dim=1)).reshape(-1), float(w @ values[:, 0]))
+    order = np.argsort(-z, axis=1)
+    tp = np.concatenate([np.zeros((len(z), 1)), np.take_along_axis(t, order, 1).cumsum(1)], axis=1)
+    values = _row_metric(metric, tp, np.arange(z.shape[1] + 1.0), t.sum(1, keepdims=True), z.shape[1])
+    values, falling = _signed(metric, values), np.take_along_axis(z, order, 1)
+    gains = w[:, None] * np.diff(values, axis=1)
+    cuts, sums = _cumulate(falling.reshape(-1), gains.reshape(-1), float(w @ values[:, 0]))
     return float(cuts[int(sums.argmax())])
 
 
-def _cumulate(scores: Tensor, gains: Tensor, start: float) -> tuple[Tensor, Tensor]:
+def _cumulate(scores: Floats, gains: Floats, start: float) -> tuple[Floats, Floats]:
     """Return thresholds between the distinct scores, falling, and the start plus the gains of the scores above each."""
-    falling, order = scores.sort(descending=True, stable=True)
-    last_of_ties = torch.cat([falling[1:] != falling[:-1], torch.ones(1, dtype=torch.bool)])
-    sums = torch.cat([torch.zeros(1, dtype=torch.float64), gains[order].cumsum(0)[last_of_ties]])
+    order = np.argsort(-scores, kind="stable")
+    falling = scores[order]
+    last_of_ties = np.concatenate([falling[1:] != falling[:-1], [True]])
+    sums = np.concatenate([[0.0], gains[order].cumsum()[last_of_ties]])
     distinct = falling[last_of_ties]
-    ends = torch.cat([distinct[:1] + 1, (distinct[1:] + distinct[:-1]) / 2, distinct[-1:] - 1])
+    ends = np.concatenate([distinct[:1] + 1, (distinct[1:] + distinct[:-1]) / 2, distinct[-1:] - 1])
     return ends, start + sums
 
 
-def _row_metric(metric: Metric, tp: Tensor, predicted: Tensor, positives: Tensor, labels: int) -> Tensor:
-    counts = _counts(tp, predicted, positives, torch.full_like(tp, float(labels)))
-    return metric(counts.map(lambda cell: cell[..., None])).squeeze(-1)
+def _row_metric(metric: Metric, tp: Floats, predicted: Floats, positives: Floats, labels: int) -> Floats:
+    counts = _counts(tp[..., None], predicted[..., None], positives[..., None], float(labels))
+    return to_numpy(metric(counts)).squeeze(-1)
 
 
-def _counts(tp: Tensor, predicted: Tensor, positives: Tensor, total: Tensor) -> Counts:
+def _counts(tp: Floats, predicted: Floats, positives: Any, total: Any) -> Counts:
     cells = (tp, predicted - tp, positives - tp, total - predicted - positives + tp)
-    return Counts(*(cell.clamp(min=0) for cell in cells))
+    return Counts(*(np.maximum(cell, 0.0) for cell in cells))
 
 
-def _signed(metric: Metric, values: Tensor) -> Tensor:
+def _signed(metric: Metric, values: Floats) -> Floats:
     return -values if metric.minimize else values
 
 
@@ -298,7 +298,7 @@ class LabelRequirements:
         error = (1 - self.guarantee.confidence) / max(1, len(self.by_label))
         return replace(self.guarantee, confidence=1 - error)
 
-    def check_rows(self, y: Tensor) -> None:
+    def check_rows(self, y: Integers) -> None:
         """Raise an error if no scores could guarantee the requirements on these labels ``(n, c)``.
 
         Raises:
@@ -319,7 +319,14 @@ class LabelRequirements:
                 raise InfeasibleError(f"{error}{shared * (len(self.by_label) > 1)}") from None
 
     def allowed(
-        self, label: int, z: Tensor, y: Tensor, weight: Tensor | None, metric: Metric, rule: Rule, times: Tensor | None
+        self,
+        label: int,
+        z: Floats,
+        y: Integers,
+        weight: Floats | None,
+        metric: Metric,
+        rule: Rule,
+        times: Floats | None,
     ) -> Allowed:
         """Return which thresholds of a label may be chosen: infinity and its distinct logits, falling.
 
@@ -338,21 +345,22 @@ class LabelRequirements:
             return Allowed(certified.allowed, certified.feasible)
         observed = sweep(z, y, weight)
         if rule == "empirical":
-            return allowed_thresholds(observed.counts, requirements)
+            allowed, feasible = allowed_thresholds(observed.counts, requirements)
+            return Allowed(to_numpy(allowed), feasible)
         return allowed_on_both(observed, expected_sweep(z, weight), requirements)
 
 
 def choose_required_thresholds(
-    logits: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
+    logits: Array,
+    y: Array,
+    weight: Array | None,
     metric: Metric,
     average: LabelAverage,
     required: LabelRequirements,
     *,
     rule: Rule,
-    times: Tensor | None = None,
-) -> tuple[Tensor, dict[int, bool]]:
+    times: Floats | None = None,
+) -> tuple[Floats, dict[int, bool]]:
     """Choose one threshold of calibrated logits per label, under requirements.
 
     Under "macro" and "weighted" each label has the best of its thresholds that meet its requirements. Under "micro" and
@@ -372,48 +380,51 @@ def choose_required_thresholds(
     Returns:
         The thresholds ``(c,)``, and for each label with requirements whether some threshold meets them.
     """
-    kind, z = check_rule(rule), logits.double()
-    if weight is not None and not bool(weight.all()):  # rows of weight 0 are no thresholds
+    kind, z, y = check_rule(rule), to_numpy(logits, np.float64), to_numpy(y, np.int64)
+    weight = None if weight is None else to_numpy(weight, np.float64)
+    if weight is not None and not weight.all():  # rows of weight 0 are no thresholds
         there = weight > 0
         z, y, weight, times = z[there], y[there], weight[there], None if times is None else times[there]
         guarantee = None if required.guarantee is None else required.guarantee.take(there)
         required = replace(required, guarantee=guarantee)
-    thresholds = choose_label_thresholds(z, y, weight, metric, average, rule=kind).clone()
-    allowed: dict[int, Tensor] = {}
+    thresholds = choose_label_thresholds(z, y, weight, metric, average, rule=kind)
+    allowed: dict[int, Booleans] = {}
     feasible: dict[int, bool] = {}
     for label in required.by_label:
         scores, target = z[:, label], y[:, label]
         of_label = metric_of_label(metric, label, required.labels)
-        of_rule: Rule = kind if bool(target.any()) else "empirical"
+        of_rule: Rule = kind if target.any() else "empirical"
         mask, feasible[label] = required.allowed(label, scores, target, weight, of_label, of_rule, times)
         if average in ("macro", "weighted"):
             judged_by = expected_sweep(scores, weight) if of_rule == "plugin" else sweep(scores, target, weight)
-            thresholds[label] = middle_of(scores, best_of_allowed(judged_by, of_label, mask).threshold)
+            thresholds[label] = middle_of(
+                scores, best_of_allowed(judged_by, of_label, in_kind_of(mask, judged_by.thresholds)).threshold
+            )
         else:
             allowed[label] = mask
     if average == "macro" or average == "weighted":
         return thresholds, feasible
-    w = torch.ones(len(z), dtype=torch.float64) if weight is None else weight.double()
+    w = np.ones(len(z)) if weight is None else weight
     by_probability = kind == "plugin" and average == "micro"
-    t = torch.sigmoid(z) if by_probability else y.double()
+    t = sigmoid(z) if by_probability else y.astype(np.float64)
     changed = (
         None if kind == "empirical" else [label for label in allowed if not _is_allowed(label, z, thresholds, allowed)]
     )
     return improve_by_label(z, t, w, metric, thresholds, average, allowed, changed), feasible
 
 
-def _is_allowed(label: int, z: Tensor, thresholds: Tensor, allowed: Mapping[int, Tensor]) -> bool:
+def _is_allowed(label: int, z: Floats, thresholds: Floats, allowed: Mapping[int, Booleans]) -> bool:
     above = z[:, label][z[:, label] >= thresholds[label]]
     return bool(allowed[label][len(set(above.tolist()))])
 
 
 def judge_label_requirements(
-    logits: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
+    logits: Array,
+    y: Array,
+    weight: Array | None,
     metric: Metric,
     required: LabelRequirements,
-    thresholds: Tensor,
+    thresholds: Floats,
     feasible: Mapping[int, bool],
     as_shown: Callable[[int, float], float],
 ) -> tuple[dict[str, RequirementValue], str | None]:
@@ -433,7 +444,7 @@ def judge_label_requirements(
     messages = []
     for label, requirements in required.by_label.items():
         several, at = list(requirements.values()), float(thresholds[label])
-        z, target = logits[:, label].double(), y[:, label]
+        z, target = logits[:, label], y[:, label]
         judged = judge_requirements(several, sweep(z, target, weight), at)
         for text, requirement in requirements.items():
             result = judged[str(requirement)]

@@ -18,17 +18,17 @@ next to the best of these). A step costs O(n log n + n c).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-from torch.nn.functional import one_hot
+import numpy as np
+from numpy.typing import NDArray
 
+from metricfit.core.arrays import Array, Floats, Integers, in_kind_of, to_numpy
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
-from metricfit.core.tensor_numerics import exact_dtype
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.calibration import softmax
 from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged
@@ -49,7 +49,7 @@ FOLLOWED_STARTS, FOLLOWED_ROUNDS = 3, 3
 class Found(NamedTuple):
     """Offsets and the value of the metric with them."""
 
-    offsets: Tensor
+    offsets: NDArray[Any]
     value: float
 
 
@@ -58,15 +58,17 @@ class OffsetProblem:
 
     Args:
         logits: Logits ``(n, c)``.
-        shares: The share of each class in each row, ``(n, c)``, in the type in which counts are exact.
+        shares: The share of each class in each row, ``(n, c)``, in float64.
         weight: One weight per row.
         metric: The metric.
         average: The average over the classes.
     """
 
-    def __init__(self, logits: Tensor, shares: Tensor, weight: Tensor, metric: Metric, average: ScalarAverage) -> None:
+    def __init__(
+        self, logits: NDArray[Any], shares: Floats, weight: Floats, metric: Metric, average: ScalarAverage
+    ) -> None:
         self.logits, self.weight, self.metric, self.average = logits, weight, metric, average
-        self.exact = logits.to(shares.dtype)
+        self.exact = logits.astype(np.float64, copy=False)
         self.given_shares, self.shares = shares, shares * weight[:, None]
         self.positives, self.n = self.shares.sum(0), weight.sum()
         self.classes = logits.shape[1]
@@ -80,46 +82,49 @@ class OffsetProblem:
         """Return the problem itself if it has at most this number of rows, and otherwise a random part of it."""
         if len(self.weight) <= rows:
             return self
-        generator = torch.Generator().manual_seed(seed)
-        return self.take(torch.randperm(len(self.weight), generator=generator)[:rows].to(self.weight.device))
+        return self.take(np.random.default_rng(seed).permutation(len(self.weight))[:rows])
 
-    def take(self, rows: Tensor) -> OffsetProblem:
+    def take(self, rows: Integers) -> OffsetProblem:
         """Return the problem of these rows."""
         shares = self.given_shares[rows]
         return OffsetProblem(self.logits[rows], shares, self.weight[rows], self.metric, self.average)
 
-    def with_scores(self, scores: Tensor) -> OffsetProblem:
+    def with_scores(self, scores: Floats) -> OffsetProblem:
         """Return the problem of the same rows with other scores in place of the logits."""
         return OffsetProblem(scores, self.given_shares, self.weight, self.metric, self.average)
 
-    def value(self, decided: Tensor) -> float:
+    def decide(self, offsets: NDArray[Any]) -> Integers:
+        """Return the decisions with these offsets."""
+        return (self.logits + offsets).argmax(1)
+
+    def value(self, decided: Integers) -> float:
         """Return the value of the metric for these decisions."""
         return float(self.values(self.total(decided, self.amounts(decided))))
 
-    def amounts(self, decided: Tensor) -> Tensor:
+    def amounts(self, decided: Integers) -> Floats:
         """Return what each row adds to the sums of its decided class, ``(sums, n)``."""
         if self.metric.needs_matrix:
-            return self.shares.T.contiguous()
-        return torch.stack([self.shares.gather(1, decided[:, None]).squeeze(1), self.weight])
+            return np.ascontiguousarray(self.shares.T)
+        return np.stack([np.take_along_axis(self.shares, decided[:, None], 1)[:, 0], self.weight])
 
-    def total(self, decided: Tensor, amounts: Tensor) -> Tensor:
+    def total(self, decided: Integers, amounts: Floats) -> Floats:
         """Add up the amounts of the rows that are decided for each class, ``(sums, c)``."""
-        return torch.stack([torch.bincount(decided, amount, minlength=self.classes) for amount in amounts])
+        return np.stack([np.bincount(decided, amount, minlength=self.classes) for amount in amounts])
 
-    def values(self, sums: Tensor) -> Tensor:
+    def values(self, sums: Floats) -> Floats:
         """Return the metric of sums ``(..., sums, c)``; differences that are only rounding errors become 0."""
         if self.metric.needs_matrix:
-            return self.metric(ConfusionMatrix(self._without_rounding(sums)))
-        tp, predicted = sums.unbind(-2)
-        return averaged(self.metric, self.counts(tp, predicted), self.average)
+            return to_numpy(self.metric(as_matrix(self._without_rounding(sums))))
+        tp, predicted = sums[..., 0, :], sums[..., 1, :]
+        return to_numpy(averaged(self.metric, self.counts(tp, predicted), self.average))
 
-    def counts(self, tp: Tensor, predicted: Tensor) -> Counts:
+    def counts(self, tp: Floats, predicted: Floats) -> Counts:
         """Return the counts of every class, ``(..., c)``."""
         cells = (tp, predicted - tp, self.positives - tp, self.n - predicted - self.positives + tp)
         return Counts(*map(self._without_rounding, cells), exclusive=True)
 
-    def _without_rounding(self, cells: Tensor) -> Tensor:
-        return torch.where(cells > ROUNDING * self.n, cells, 0.0)
+    def _without_rounding(self, cells: Floats) -> Floats:
+        return np.where(cells > ROUNDING * self.n, cells, 0.0)
 
     def fitting(self, counts: int) -> int:
         """Return how many candidates have this number of counts, where a candidate has one count per class.
@@ -130,7 +135,13 @@ class OffsetProblem:
 
 
 def offset_problem(
-    logits: Tensor, y: Tensor, weight: Tensor | None, metric: Metric, average: ScalarAverage, *, rule: Rule
+    logits: NDArray[Any],
+    y: Integers,
+    weight: Floats | None,
+    metric: Metric,
+    average: ScalarAverage,
+    *,
+    rule: Rule,
 ) -> OffsetProblem:
     """Return the problem of a decision rule: each row counts for its own class, or for all by their probabilities.
 
@@ -145,9 +156,8 @@ def offset_problem(
     Returns:
         The problem.
     """
-    shares = one_hot(y, logits.shape[1]).double() if rule == "empirical" else logits.softmax(1)
-    weights = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
-    return OffsetProblem(logits, shares, weights, metric, average)
+    shares = np.eye(logits.shape[1])[y] if rule == "empirical" else softmax(logits)
+    return OffsetProblem(logits, shares, np.ones(len(y)) if weight is None else weight, metric, average)
 
 
 def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, seed: int = 0) -> Found:
@@ -162,51 +172,48 @@ def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, se
     Returns:
         The offsets, in at least float32, and the value of ``argmax(logits + offsets)``; never worse than the argmax.
     """
-    dtype = torch.promote_types(problem.logits.dtype, torch.float32)
-    zeros = problem.logits.new_zeros(problem.classes, dtype=dtype)
+    dtype = np.promote_types(problem.logits.dtype, np.float32)
+    zeros = np.zeros(problem.classes, dtype)
     candidates = max(2, problem.fitting(FINE_CANDIDATES_TIMES_CLASSES))
     if starts == 1:
         return ascend(problem, zeros, rounds, candidates)
-    best = Found(zeros, problem.value(problem.logits.argmax(1)))
+    best = Found(zeros, problem.value(problem.decide(zeros)))
     few_rows = problem.draw(COARSE_ROWS, seed)
     plain, *others = (
         ascend(few_rows, start, 1, COARSE_CANDIDATES) for start in starting_offsets(few_rows, starts, seed)
     )
     others.sort(key=lambda found: -problem.sign * found.value)
     for followed in [plain, *others[: FOLLOWED_STARTS - 1]]:
-        offsets = ascend(few_rows, followed.offsets, FOLLOWED_ROUNDS, COARSE_CANDIDATES).offsets.to(dtype)
-        value = problem.value((problem.logits + offsets).argmax(1))
+        offsets = ascend(few_rows, followed.offsets, FOLLOWED_ROUNDS, COARSE_CANDIDATES).offsets.astype(dtype)
+        value = problem.value(problem.decide(offsets))
         if problem.sign * (value - best.value) > ROUNDING:
             best = Found(offsets, value)
     return ascend(problem, best.offsets, rounds, candidates)
 
 
-def starting_offsets(problem: OffsetProblem, starts: int, seed: int) -> list[Tensor]:
+def starting_offsets(problem: OffsetProblem, starts: int, seed: int) -> list[Floats]:
     """Return offsets to start from: none, those that give the classes equal shares, and random ones."""
-    prior = problem.positives / problem.n
-    balanced = -prior.clamp(min=1e-6).log()
-    gaps = problem.exact - problem.exact.mean(1, keepdim=True)
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(max(0, starts - 2), problem.classes, generator=generator, dtype=torch.float64)
-    noise = noise.to(gaps) * gaps.std(0, correction=0)
-    return [torch.zeros_like(balanced), balanced, *(noise + 0.5 * balanced)][:starts]
+    balanced = -np.log(np.maximum(problem.positives / problem.n, 1e-6))
+    spread = (problem.exact - problem.exact.mean(1, keepdims=True)).std(0)
+    noise = np.random.default_rng(seed).standard_normal((max(0, starts - 2), problem.classes)) * spread
+    return [np.zeros_like(balanced), balanced, *(noise + 0.5 * balanced)][:starts]
 
 
-def improve_offsets(problem: OffsetProblem, offsets: Tensor) -> Tensor:
+def improve_offsets(problem: OffsetProblem, offsets: Floats) -> NDArray[Any]:
     """Improve offsets by two quick rounds, as for a resample of the rows on which they were found."""
     return ascend(problem.draw(COARSE_ROWS, 0), offsets, 2, COARSE_CANDIDATES).offsets
 
 
-def ascend(problem: OffsetProblem, start: Tensor, rounds: int, candidates: int) -> Found:
+def ascend(problem: OffsetProblem, start: NDArray[Any], rounds: int, candidates: int) -> Found:
     """Improve one offset after the other until a round brings no improvement."""
     offsets = start
-    best = problem.value((problem.logits + offsets).argmax(1))
+    best = problem.value(problem.decide(offsets))
     for _ in range(rounds):
         before = best
         for k in range(problem.classes):
-            tried = offsets.clone()
+            tried = offsets.copy()
             tried[k] += OffsetLine(problem, offsets, k).best_change(candidates)
-            value = problem.value((problem.logits + tried).argmax(1))
+            value = problem.value(problem.decide(tried))
             if problem.sign * (value - best) > ROUNDING:
                 offsets, best = tried, value
         if best == before:
@@ -217,19 +224,20 @@ def ascend(problem: OffsetProblem, start: Tensor, rounds: int, candidates: int) 
 class OffsetLine:
     """All changes of the offset of class k: the rows in the order in which they are assigned to it."""
 
-    def __init__(self, problem: OffsetProblem, offsets: Tensor, k: int) -> None:
+    def __init__(self, problem: OffsetProblem, offsets: NDArray[Any], k: int) -> None:
         self.problem, self.k = problem, k
         z = problem.exact + offsets
-        own = z[:, k].clone()
-        z[:, k] = -torch.inf
-        highest, other = z.max(1)
-        gaps, order = torch.sort(highest - own)
-        self.other = other[order]
+        own = z[:, k].copy()
+        z[:, k] = -np.inf
+        other = z.argmax(1)
+        gaps = np.take_along_axis(z, other[:, None], 1)[:, 0] - own
+        order = np.argsort(gaps)
+        gaps, self.other = gaps[order], other[order]
         self.lost = problem.amounts(other)[:, order]
-        self.gained = self.lost if problem.equal_amounts else problem.amounts(torch.full_like(other, k))[:, order]
-        first_of_ties = torch.cat([gaps.new_ones(1, dtype=torch.bool), gaps[1:] != gaps[:-1]])
-        self.gap_number = first_of_ties.cumsum(0) - 1  # ties have one number
-        self.first_row = first_of_ties.nonzero().squeeze(1)
+        self.gained = self.lost if problem.equal_amounts else problem.amounts(np.full_like(other, k))[:, order]
+        first_of_ties = np.concatenate([[True], gaps[1:] != gaps[:-1]])
+        self.gap_number = first_of_ties.cumsum() - 1  # ties have one number
+        self.first_row = np.flatnonzero(first_of_ties)
         self.gaps = gaps[self.first_row]
 
     def best_change(self, candidates: int) -> float:
@@ -249,7 +257,7 @@ class OffsetLine:
             return float(self.gaps[-1]) + 1.0
         return float(self.gaps[number - 1] + self.gaps[number]) / 2
 
-    def _best_of(self, sums: Tensor, first: int, last: int, stride: int) -> tuple[float, int]:
+    def _best_of(self, sums: Floats, first: int, last: int, stride: int) -> tuple[float, int]:
         """Return the best value, and the number of distinct gaps that are passed there, from ``first`` to ``last``.
 
         Args:
@@ -271,16 +279,22 @@ class OffsetLine:
             sums = all_sums[-1]
         return best, number
 
-    def _changes(self, start: int, end: int, stride: int) -> Tensor:
+    def _changes(self, start: int, end: int, stride: int) -> Floats:
         """Return how the sums change with every ``stride`` of the gaps, ``(m, sums, c)``."""
         c, k = self.problem.classes, self.k
         rows = slice(int(self.first_row[start]), int(self.first_row[end]) if end < len(self.gaps) else None)
         block = (self.gap_number[rows] - start) // stride
         m = (end - start + stride - 1) // stride
-        place, own_place = block * c + self.other[rows], block * c + k
-        places = torch.cat([place, own_place])
-        amounts = torch.cat([-self.lost[:, rows], self.gained[:, rows]], 1)
-        return torch.stack([torch.bincount(places, amount, minlength=m * c).view(m, c) for amount in amounts], 1)
+        places = np.concatenate([block * c + self.other[rows], block * c + k])
+        amounts = np.concatenate([-self.lost[:, rows], self.gained[:, rows]], 1)
+        return np.stack([np.bincount(places, amount, minlength=m * c).reshape(m, c) for amount in amounts], 1)
+
+
+def as_matrix(matrix: Floats) -> Counts:
+    """Return counts that hold confusion matrices ``(..., c, c)``."""
+    import torch
+
+    return ConfusionMatrix(torch.from_numpy(matrix))
 
 
 #: What the sum of the class shares of a row can differ from 1 by because of rounding.
@@ -291,27 +305,27 @@ class BestOffsets(NamedTuple):
     """The result of ``best_offsets``.
 
     Attributes:
-        offsets: What to add to the logits before the argmax, ``(c,)``.
+        offsets: What to add to the logits before the argmax, ``(c,)``, of the kind of the logits.
         value: The value of the metric with these offsets.
 
     Example:
-        >>> logits, target = torch.tensor([[2.0, 1.0, 0.0], [2.0, 0.0, 1.0], [3.0, 0.0, 0.0]]), torch.tensor([1, 2, 0])
+        >>> logits, target = np.array([[2.0, 1.0, 0.0], [2.0, 0.0, 1.0], [3.0, 0.0, 0.0]]), [1, 2, 0]
         >>> best = best_offsets(logits, target, "f1")
         >>> best.value, (logits + best.offsets).argmax(1)
-        (1.0, tensor([1, 2, 0]))
+        (1.0, array([1, 2, 0]))
     """
 
-    offsets: Tensor
+    offsets: Any
     value: float
 
 
 def best_offsets(
-    logits: Tensor,
-    target: Tensor,
+    logits: Array,
+    target: Array,
     metric: str | Metric | Formula,
     *,
     average: ScalarAverage = "macro",
-    weight: Tensor | None = None,
+    weight: Array | None = None,
     rounds: int = 10,
     starts: int = STARTS,
 ) -> BestOffsets:
@@ -319,7 +333,7 @@ def best_offsets(
 
     The search starts from several offsets and changes one class at a time until a round brings no improvement. The
     value is never worse than that of the plain argmax, and no change of a single offset improves it further. Use data
-    that the model was not trained on.
+    that the model was not trained on. The search runs on the CPU; tensors on other devices are copied once.
 
     Args:
         logits: Logits ``(n, c)`` of at least two classes.
@@ -332,55 +346,53 @@ def best_offsets(
         starts: Number of starts. The search from 1 start, the plain argmax, is several times as fast as the default.
 
     Returns:
-        The offsets and the value of the metric with them.
+        The offsets, of the kind of the logits, and the value of the metric with them.
 
     Raises:
         ValueError: If the average is not one of these, the shapes do not match, or the logits are not finite.
 
     Example:
-        >>> logits = torch.tensor([[2.0, 1.0], [2.0, 1.5], [2.0, 0.0], [2.0, 0.5]])
-        >>> best_offsets(logits, torch.tensor([1, 1, 0, 0]), "f1").value
+        >>> logits = [[2.0, 1.0], [2.0, 1.5], [2.0, 0.0], [2.0, 0.5]]
+        >>> best_offsets(logits, [1, 1, 0, 0], "f1").value
         1.0
     """
     if starts < 1:
         raise InvalidValueError(f"the search needs at least 1 start, got starts={starts}")
     z, shares, w = _check_inputs(logits, target, weight, average)
     found = search_offsets(OffsetProblem(z, shares, w, get_metric(metric), average), rounds, starts)
-    return BestOffsets(*found)
+    return BestOffsets(in_kind_of(found.offsets, logits), found.value)
 
 
 def _check_inputs(
-    logits: Tensor, target: Tensor, weight: Tensor | None, average: ScalarAverage
-) -> tuple[Tensor, Tensor, Tensor]:
+    logits: Array, target: Array, weight: Array | None, average: ScalarAverage
+) -> tuple[NDArray[Any], Floats, Floats]:
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(
             f"best_offsets maximises one number: average must be 'macro', 'micro' or 'weighted', got {quote(average)}"
         )
-    z, y = (torch.as_tensor(values).detach() for values in (logits, target))
-    if z.dim() != 2 or z.shape[1] < 2 or y.shape not in (z.shape[:1], z.shape) or len(y) == 0:
+    z, y = to_numpy(logits), to_numpy(target)
+    if z.ndim != 2 or z.shape[1] < 2 or y.shape not in (z.shape[:1], z.shape) or len(y) == 0:
         raise InvalidValueError(
-            "best_offsets needs logits (n, c) and labels (n,) or class shares (n, c), got "
-            f"{tuple(z.shape)} and {tuple(y.shape)}"
+            f"best_offsets needs logits (n, c) and labels (n,) or class shares (n, c), got {z.shape} and {y.shape}"
         )
-    if not bool(z.isfinite().all()):
-        raise InvalidValueError(f"{int((~z.isfinite()).sum())} of {z.numel()} logits are NaN or infinite")
-    exact = exact_dtype(z.device)
-    w = torch.ones(len(z), dtype=exact, device=z.device) if weight is None else torch.as_tensor(weight).to(z.device)
-    if w.shape != z.shape[:1] or not bool(((w >= 0) & (w < math.inf)).all()) or not bool((w > 0).any()):
+    if not np.isfinite(z).all():
+        raise InvalidValueError(f"{int((~np.isfinite(z)).sum())} of {z.size} logits are NaN or infinite")
+    w = np.ones(len(z)) if weight is None else to_numpy(weight, np.float64)
+    if w.shape != z.shape[:1] or not ((w >= 0) & (w < math.inf)).all() or not (w > 0).any():
         raise InvalidValueError("weights must be one finite number of at least 0 per row, and not all 0")
-    return z, _as_shares(y.to(z.device), z.shape[1]).to(exact), w.to(exact)
+    return z, _as_shares(y, z.shape[1]), w
 
 
-def _as_shares(target: Tensor, classes: int) -> Tensor:
+def _as_shares(target: NDArray[Any], classes: int) -> Floats:
     """Return the share of each class in each row, 1 and 0 for class numbers."""
-    if target.dim() == 2:
-        if bool((target < 0).any()) or bool(((target.sum(1) - 1).abs() > SHARES_ROUNDING).any()):
+    if target.ndim == 2:
+        if (target < 0).any() or (np.abs(target.sum(1) - 1) > SHARES_ROUNDING).any():
             raise InvalidValueError("class shares (n, c) must be at least 0 and sum to 1 in each row")
-        return target
-    if target.is_floating_point() and bool((target != target.round()).any()):
+        return target.astype(np.float64, copy=False)
+    if target.dtype.kind == "f" and (target != target.round()).any():
         raise InvalidValueError("the target must contain class numbers, got fractions")
-    if not bool(((target >= 0) & (target < classes)).all()):
+    if not ((target >= 0) & (target < classes)).all():
         raise InvalidValueError(
             f"target labels must lie in 0..{classes - 1}, got {int(target.min())} to {int(target.max())}"
         )
-    return one_hot(target.long(), classes)
+    return np.eye(classes)[target.astype(np.int64)]

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from metricfit.core.confusion import ConfusionMatrix
+from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.offsets import as_matrix
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric
@@ -32,7 +31,7 @@ FEWEST, MOST = 20, 100
 DRAWS = 10_000
 
 #: Chooses a decision with one weight per row, and returns the decided class number of every row.
-FitDecision = Callable[[Tensor], Tensor]
+FitDecision = Callable[[Floats], Array]
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,12 @@ class CorrectedValue:
 
 def corrected_value(
     fit_decision: FitDecision,
-    y: Tensor,
+    y: Array,
     metric: Metric,
     *,
     classes: int = 2,
     average: ScalarAverage = "macro",
-    weight: Tensor | None = None,
+    weight: Array | None = None,
     groups: NDArray[Any] | None = None,
     balance_known: bool = False,
     resamples: int | None = None,
@@ -96,27 +95,27 @@ def corrected_value(
 
     Example:
         >>> from metricfit.metrics import accuracy
-        >>> y = torch.arange(40) % 2
-        >>> coin = torch.arange(40) % 4 // 2
+        >>> y = np.arange(40) % 2
+        >>> coin = np.arange(40) % 4 // 2
         >>> corrected_value(lambda weight: coin, y, accuracy).optimism
         0.0
     """
-    w = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
+    y, w = to_numpy(y, np.int64), np.ones(len(y)) if weight is None else to_numpy(weight, np.float64)
     number = resamples or int(np.clip(ROWS_CHOSEN_ON // len(y), FEWEST, MOST))
 
-    def value(decided: Tensor, weights: Tensor) -> float:
+    def value(decided: Array, weights: Floats) -> float:
         return _value_of_shares(_as_shares(decided, classes), y, weights, metric, average)
 
     apparent = fit_decision(w)
-    votes = torch.zeros(len(y), classes, dtype=torch.float64)
+    votes = np.zeros((len(y), classes))
     values = []
     balances = draw_balances(y, w, groups, seed, known=balance_known)
     for multiplicity, balance in zip(draw_multiplicities(y, groups, number, seed), balances, strict=False):
         decided = fit_decision(w * multiplicity)
         values.append(value(decided, w * multiplicity * balance))
         votes += _as_shares(decided, classes) * (multiplicity == 0)[:, None]
-    times = votes.sum(1, keepdim=True)
-    judged = torch.where(times > 0, votes / times.clamp(min=1), _as_shares(apparent, classes))
+    times = votes.sum(1, keepdims=True)
+    judged = np.where(times > 0, votes / np.maximum(times, 1), _as_shares(apparent, classes))
     corrected = _value_of_shares(judged, y, w, metric, average)
     shift = corrected - float(np.mean(values))
     low, high = np.quantile(values, 0.025, method="lower"), np.quantile(values, 0.975, method="higher")
@@ -129,12 +128,12 @@ def corrected_value(
 
 
 def interval_of_decisions(
-    decided: Tensor,
-    y: Tensor,
+    decided: Array,
+    y: Array,
     metric: Metric,
     *,
     average: ScalarAverage = "macro",
-    weight: Tensor | None = None,
+    weight: Array | None = None,
     groups: NDArray[Any] | None = None,
     seed: int = 0,
 ) -> tuple[float, float]:
@@ -159,34 +158,35 @@ def interval_of_decisions(
 
     Example:
         >>> from metricfit.metrics import recall
-        >>> y = torch.arange(40) % 2
+        >>> y = np.arange(40) % 2
         >>> low, high = interval_of_decisions(y, y, recall)
         >>> round(low, 2), high
         (0.88, 1.0)
     """
-    classes = max(2, int(y.max()) + 1) if decided.dim() == 1 else decided.shape[1]
-    shares = _as_shares(decided, classes) if decided.dim() == 1 else decided
-    w = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
-    totals, matrix = torch.zeros(classes, dtype=torch.float64), torch.zeros(classes, classes, dtype=torch.float64)
+    decided, y = to_numpy(decided), to_numpy(y, np.int64)
+    classes = max(2, int(y.max()) + 1) if decided.ndim == 1 else decided.shape[1]
+    shares = _as_shares(decided, classes) if decided.ndim == 1 else decided
+    w = np.ones(len(y)) if weight is None else to_numpy(weight, np.float64)
+    totals, matrix = np.zeros(classes), np.zeros((classes, classes))
     for label in range(classes):
         part = y == label
-        if not bool(part.any()):
+        if not part.any():
             continue
         totals[label] = w[part].sum()
         independent = float(totals[label] ** 2 / (w[part] ** 2).sum())
         if groups is not None:
-            independent = min(independent, len(np.unique(groups[part.numpy()])))
+            independent = min(independent, len(np.unique(groups[part])))
         matrix[label] = independent * (w[part] @ shares[part]) / totals[label]
     rng = np.random.default_rng(seed)
-    rates = np.stack([rng.dirichlet(row.numpy() + 1 / classes, DRAWS) for row in matrix], axis=1)
-    drawn = torch.from_numpy(rates) * totals[:, None]
+    rates = np.stack([rng.dirichlet(row + 1 / classes, DRAWS) for row in matrix], axis=1)
+    drawn = rates * totals[:, None]
     values = _value_of_matrix(drawn, metric, average)
     value = _value_of_shares(shares, y, w, metric, average)
-    low, high = np.quantile(values.numpy(), [0.025, 0.975])
+    low, high = np.quantile(values, [0.025, 0.975])
     return float(min(low, value)), float(max(high, value))
 
 
-def draw_multiplicities(y: Tensor, groups: NDArray[Any] | None, resamples: int, seed: int) -> Iterator[Tensor]:
+def draw_multiplicities(y: Array, groups: NDArray[Any] | None, resamples: int, seed: int) -> Iterator[Floats]:
     """Draw rows, or whole groups, with replacement, as many as there are: how often each row was drawn.
 
     Rows of each class are drawn separately; groups, by the rarest class that they contain.
@@ -203,7 +203,7 @@ def draw_multiplicities(y: Tensor, groups: NDArray[Any] | None, resamples: int, 
     Raises:
         InvalidValueError: Every resample would be equal to the rows.
     """
-    labels = y.numpy()
+    labels = to_numpy(y, np.int64)
     unit = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
     stratum = np.empty(unit.max() + 1, dtype=np.int64)
     for label in np.argsort(-np.bincount(labels), kind="stable"):
@@ -215,12 +215,12 @@ def draw_multiplicities(y: Tensor, groups: NDArray[Any] | None, resamples: int, 
     rng = np.random.default_rng(seed)
     for _ in range(resamples):
         drawn = np.concatenate([rng.choice(units, len(units)) for units in strata])
-        yield torch.from_numpy(np.bincount(drawn, minlength=len(stratum))[unit].astype(np.float64))
+        yield np.bincount(drawn, minlength=len(stratum))[unit].astype(np.float64)
 
 
 def draw_balances(
-    y: Tensor, weight: Tensor, groups: NDArray[Any] | None, seed: int, *, known: bool = False
-) -> Iterator[Tensor]:
+    y: Array, weight: Array, groups: NDArray[Any] | None, seed: int, *, known: bool = False
+) -> Iterator[Floats]:
     """Draw class balances as resamples of all rows would have them: the factor by which each row counts.
 
     ``draw_multiplicities`` keeps the number of rows of each class, because a resample without positives has no
@@ -239,35 +239,35 @@ def draw_balances(
     Yields:
         One factor per row, equal within a class; without end. The sum of the weights stays the same.
     """
-    labels, rng = y.numpy(), np.random.default_rng([seed, len(y)])
+    labels, weight, rng = to_numpy(y, np.int64), to_numpy(weight, np.float64), np.random.default_rng([seed, len(y)])
     unit = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
     total, units = float(weight.sum()), int(unit.max()) + 1
-    of_class = torch.zeros(int(labels.max()) + 1, dtype=torch.float64).index_add_(0, y, weight)
+    of_class = np.bincount(labels, weight)
     while True:
         if known:
-            yield torch.ones_like(weight)
+            yield np.ones_like(weight)
             continue
-        drawn = weight * torch.from_numpy(rng.exponential(size=units)[unit])
-        factor = torch.zeros_like(of_class).index_add_(0, y, drawn) / of_class.where(of_class > 0, 1.0)
-        yield factor[y] * (total / float(drawn.sum()))
+        drawn = weight * rng.exponential(size=units)[unit]
+        factor = np.bincount(labels, drawn) / np.where(of_class > 0, of_class, 1.0)
+        yield factor[labels] * (total / float(drawn.sum()))
 
 
-def _as_shares(decided: Tensor, classes: int) -> Tensor:
-    return torch.nn.functional.one_hot(decided, classes).double()
+def _as_shares(decided: Array, classes: int) -> Floats:
+    return np.eye(classes)[to_numpy(decided)]
 
 
-def _value_of_shares(decided: Tensor, y: Tensor, w: Tensor, metric: Metric, average: ScalarAverage) -> float:
+def _value_of_shares(decided: Floats, y: Integers, w: Floats, metric: Metric, average: ScalarAverage) -> float:
     """Return the metric if each row is decided in these shares; of two classes, the second is the positive one."""
     matrix = _as_shares(y, decided.shape[1]).T @ (w[:, None] * decided)
     return float(_value_of_matrix(matrix, metric, average))
 
 
-def _value_of_matrix(matrix: Tensor, metric: Metric, average: ScalarAverage) -> Tensor:
+def _value_of_matrix(matrix: Floats, metric: Metric, average: ScalarAverage) -> Floats:
     """Return the metric of confusion matrices ``(..., c, c)`` with the true classes in rows."""
     if metric.needs_matrix:
-        return metric(ConfusionMatrix(matrix))
-    tp, predicted, positives = matrix.diagonal(dim1=-2, dim2=-1), matrix.sum(-2), matrix.sum(-1)
+        return to_numpy(metric(as_matrix(matrix)))
+    tp, predicted, positives = np.diagonal(matrix, axis1=-2, axis2=-1), matrix.sum(-2), matrix.sum(-1)
     if matrix.shape[-1] == 2:
         tp, predicted, positives = tp[..., 1:], predicted[..., 1:], positives[..., 1:]
-    cells = (tp, predicted - tp, positives - tp, matrix.sum((-2, -1)).unsqueeze(-1) - predicted - positives + tp)
-    return averaged(metric, Counts(*(cell.clamp(min=0) for cell in cells), exclusive=True), average)
+    cells = (tp, predicted - tp, positives - tp, matrix.sum((-2, -1))[..., None] - predicted - positives + tp)
+    return to_numpy(averaged(metric, Counts(*(np.maximum(cell, 0) for cell in cells), exclusive=True), average))

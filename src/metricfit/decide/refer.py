@@ -14,10 +14,9 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.threads import one_thread
@@ -109,6 +108,7 @@ def choose_referral(
     Returns:
         The decision with the region, and with the value, the intervals and the requirements of the decided rows.
     """
+    held_out = held_out.as_arrays()
     y, w = held_out.y, _weights(held_out)
     requirements = list(dict.fromkeys([*of_threshold, *subject_to]))
     search = partial(search_region, metric=metric, requirements=requirements, max_share=max_share, rule=rule)
@@ -116,14 +116,14 @@ def choose_referral(
     region = search(scores, y, held_out.weight, threshold=decision.threshold)
     decided = _decide(scores, region)
     number = int(np.clip(ROWS_CHOSEN_ON // len(y), FEWEST, MOST))
-    votes = torch.zeros(len(y), 3, dtype=torch.float64)
+    votes = np.zeros((len(y), 3))
     chosen_anew, at_region = [], []
     balances = draw_balances(y, w, held_out.groups, seed, known=held_out.balance_known)
     for multiplicity, balance in zip(draw_multiplicities(y, held_out.groups, number, seed), balances, strict=False):
         weight = w * multiplicity
         at_region.append(_value(decided, y, weight * balance, metric))
         if not requirements:
-            logits = refit(weight).squeeze(1)
+            logits = to_numpy(refit(weight), np.float64).squeeze(1)
             threshold = choose_threshold(logits, y, weight, metric, rule=rule).threshold
             anew = _decide(logits, search(logits, y, weight, threshold=threshold))
             chosen_anew.append(_value(anew, y, weight * balance, metric))
@@ -131,8 +131,8 @@ def choose_referral(
     interval = _interval(np.array(at_region), decided, held_out, metric, seed)
     corrected, corrected_interval = region.value, interval
     if not requirements:  # otherwise resamples without a region that meets them would decide far from here
-        times = votes.sum(1, keepdim=True)
-        judged = torch.where(times > 0, votes / times.clamp(min=1), decided)
+        times = votes.sum(1, keepdims=True)
+        judged = np.where(times > 0, votes / np.maximum(times, 1), decided)
         corrected = _value(judged, y, w, metric)
         moved = np.array(chosen_anew) + corrected - np.mean(chosen_anew)
         corrected_interval = _interval(np.clip(moved, *metric.bounds), judged, held_out, metric, seed)
@@ -147,37 +147,35 @@ def choose_referral(
     )
 
 
-def _weights(held_out: HeldOut) -> Tensor:
+def _weights(held_out: HeldOut) -> Floats:
     if held_out.weight is not None:
-        return held_out.weight.double()
-    return torch.ones(len(held_out.y), dtype=torch.float64)
+        return held_out.weight
+    return np.ones(len(held_out.y))
 
 
-def _decide(scores: Tensor, region: Region) -> Tensor:
+def _decide(scores: Floats, region: Region) -> Floats:
     """Return for each row whether it is negative, positive or referred, ``(n, 3)``."""
     negative, positive = scores < region.low, scores >= region.high
-    return torch.stack([negative, positive, ~negative & ~positive], dim=1).double()
+    return np.stack([negative, positive, ~negative & ~positive], axis=1).astype(np.float64)
 
 
-def _value(decided: Tensor, y: Tensor, weight: Tensor, metric: Metric) -> float:
+def _value(decided: Floats, y: Integers, weight: Floats, metric: Metric) -> float:
     """Return the metric of the decided part of each row."""
     positive = weight * (y == 1)
     negative = weight - positive
     cells = (positive @ decided[:, 1], negative @ decided[:, 1], positive @ decided[:, 0], negative @ decided[:, 0])
-    return float(one_class(metric, Counts(*(cell.reshape(1, 1) for cell in cells))))
+    return float(one_class(metric, Counts(*(cell.reshape(1, 1) for cell in cells))).item())
 
 
-def _interval(
-    values: np.typing.NDArray[np.float64], decided: Tensor, held_out: HeldOut, metric: Metric, seed: int
-) -> tuple[float, float]:
+def _interval(values: Floats, decided: Floats, held_out: HeldOut, metric: Metric, seed: int) -> tuple[float, float]:
     """Return percentiles of values, or if all are equal, an interval from the numbers of rows."""
     low, high = np.quantile(values, 0.025, method="lower"), np.quantile(values, 0.975, method="higher")
     if not np.isclose(low, high, rtol=0.0):
         return float(low), float(high)
     weight = _weights(held_out) * (1 - decided[:, 2])
     kept = weight > 0
-    groups = None if held_out.groups is None else held_out.groups[kept.numpy()]
-    y, shares = held_out.y[kept], decided[kept, :2] / decided[kept, :2].sum(1, keepdim=True)
+    groups = None if held_out.groups is None else held_out.groups[kept]
+    y, shares = held_out.y[kept], decided[kept, :2] / decided[kept, :2].sum(1, keepdims=True)
     return interval_of_decisions(shares, y, metric, weight=weight[kept], groups=groups, seed=seed)
 
 
@@ -219,18 +217,19 @@ class Region(NamedTuple):
 class _Pairs(NamedTuple):
     """Pairs of cut-offs, as places in a sweep: rows from ``high`` up are positive, those below ``low`` negative."""
 
-    high: Tensor
-    low: Tensor
+    high: Integers
+    low: Integers
 
     def counts(self, swept: Sweep) -> Counts:
+        """Return the counts of the rows that are decided, of each pair."""
         c = swept.counts
         return Counts(c.tp[self.high], c.fp[self.high], c.fn[self.low], c.tn[self.low])
 
 
 def search_region(
-    logits: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
+    logits: Array,
+    y: Array,
+    weight: Array | None,
     metric: Metric,
     threshold: float,
     requirements: Sequence[Requirement] = (),
@@ -262,17 +261,18 @@ def search_region(
 
     Example:
         >>> from metricfit.metrics import accuracy
-        >>> z, y = torch.tensor([3.0, 2.0, 1.0, -1.0, -2.0]), torch.tensor([1, 1, 0, 0, 0])
+        >>> z, y = [3.0, 2.0, 1.0, -1.0, -2.0], [1, 1, 0, 0, 0]
         >>> region = search_region(z, y, None, accuracy, 0.0, max_share=0.2, rule="empirical")
         >>> region.low, region.high, region.share, region.value
         (0.0, 1.5, 0.2, 1.0)
     """
-    observed = sweep(logits, y, weight)
+    logits, weight = to_numpy(logits), None if weight is None else to_numpy(weight)
+    observed = sweep(logits, to_numpy(y), weight)
     judged = expected_sweep(logits, weight) if check_rule(rule) == "plugin" else observed
-    called = observed.counts.predicted.squeeze(-1)
+    called, thresholds = to_numpy(observed.counts.predicted)[:, 0], to_numpy(observed.thresholds)
     total = float(observed.counts.n[0, 0])
     largest = (1.0 if max_share is None else max_share) + ROUNDING
-    center = int((observed.thresholds >= threshold).sum()) - 1
+    center = int((thresholds >= threshold).sum()) - 1
     first = int((called < called[center] - largest * total).sum())
     last = int((called <= called[center] + largest * total).sum()) - 1
 
@@ -280,25 +280,25 @@ def search_region(
         share = (called[pairs.low] - called[pairs.high]) / total
         possible = (share <= largest) & (share < 1.0)
         met, violation = _judge(requirements, pairs, observed, judged, possible)
-        value = one_class(metric, pairs.counts(judged))
+        value = to_numpy(one_class(metric, pairs.counts(judged)))
         quality = -value if metric.minimize else value
-        if not bool(met.any()):
+        if not met.any():
             return _first_of(possible, -violation, quality, -share)
         return _first_of(met, quality, -share) if max_share is not None else _first_of(met, -share, quality)
 
     high, low = _search(best_of, (first, center), (center, last))
-    pairs = _Pairs(torch.tensor([high]), torch.tensor([low]))
+    pairs = _Pairs(np.array([high]), np.array([low]))
     counts = pairs.counts(observed)
     results = {}
     for requirement in requirements:
-        reached = float(one_class(requirement.metric, counts))
+        reached = float(one_class(requirement.metric, counts).item())
         results[str(requirement)] = RequirementValue(reached, bool(requirement.holds(counts).all()), reached)
     scores = logits if weight is None else logits[weight > 0]
     return Region(
-        threshold if low == center else middle_of(scores, float(observed.thresholds[low])),
-        threshold if high == center else middle_of(scores, float(observed.thresholds[high])),
+        threshold if low == center else middle_of(scores, float(thresholds[low])),
+        threshold if high == center else middle_of(scores, float(thresholds[high])),
         float((called[low] - called[high]) / total),
-        float(one_class(metric, counts)),
+        float(one_class(metric, counts).item()),
         all(result.met for result in results.values()),
         results,
     )
@@ -310,10 +310,10 @@ def _search(best_of: Callable[[_Pairs], int], highs: tuple[int, int], lows: tupl
     while True:
         steps = [max(1, -(-(end - start) // (CUTOFFS - 1))) for start, end in tried]
         high, low = (
-            torch.unique(torch.cat([torch.arange(start, end + 1, step), torch.tensor([start, end])]))
+            np.unique([*range(start, end + 1, step), start, end])
             for (start, end), step in zip(tried, steps, strict=True)
         )
-        pairs = _Pairs(high.repeat_interleave(len(low)), low.repeat(len(high)))
+        pairs = _Pairs(high.repeat(len(low)), np.tile(low, len(high)))
         best = best_of(pairs)
         found = int(pairs.high[best]), int(pairs.low[best])
         if max(steps) == 1:
@@ -326,25 +326,25 @@ def _search(best_of: Callable[[_Pairs], int], highs: tuple[int, int], lows: tupl
 
 
 def _judge(
-    requirements: Sequence[Requirement], pairs: _Pairs, observed: Sweep, judged: Sweep, possible: Tensor
-) -> tuple[Tensor, Tensor]:
+    requirements: Sequence[Requirement], pairs: _Pairs, observed: Sweep, judged: Sweep, possible: Booleans
+) -> tuple[Booleans, Floats]:
     """Return which pairs meet the requirements, on the expected counts too if some do, and the largest violations."""
     met, on_both = possible, possible
-    largest = torch.full_like(possible, -torch.inf, dtype=torch.float64)
+    largest = np.full(len(possible), -np.inf)
     for requirement in requirements:
-        violation, expected = (one_class(requirement, pairs.counts(swept)) for swept in (observed, judged))
+        violation, expected = (to_numpy(one_class(requirement, pairs.counts(swept))) for swept in (observed, judged))
         met = met & requirement.forgives(violation)
         on_both = on_both & requirement.forgives(violation) & requirement.forgives(expected)
-        largest = torch.maximum(largest, violation)
-    return (on_both if bool(on_both.any()) else met), largest
+        largest = np.maximum(largest, violation)
+    return (on_both if on_both.any() else met), largest
 
 
-def _first_of(allowed: Tensor, *keys: Tensor) -> int:
+def _first_of(allowed: Booleans, *keys: Floats) -> int:
     """Return the place of the allowed entry with the largest keys, of which the first counts most."""
     for key in keys:
         highest = key[allowed].max()
-        allowed = allowed & (key >= highest - ROUNDING * highest.abs())
-    return int(allowed.int().argmax())
+        allowed = allowed & (key >= highest - ROUNDING * abs(highest))
+    return int(allowed.argmax())
 
 
 def check_refer_label(label: Any, classes: NDArray[Any]) -> None:
@@ -360,7 +360,7 @@ def check_refer_label(label: Any, classes: NDArray[Any]) -> None:
         raise InvalidValueError(f"the label of referred rows, {quote(label)}, is one of the classes: give another")
 
 
-def labels_with_referred(decided: NDArray[np.int64], names: NDArray[Any], label: Any) -> NDArray[Any]:
+def labels_with_referred(decided: Integers, names: NDArray[Any], label: Any) -> NDArray[Any]:
     """Return the names of decided classes, and the label where a row is referred.
 
     Args:

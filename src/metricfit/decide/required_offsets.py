@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from metricfit.core.confusion import ConfusionMatrix
+from metricfit.core.arrays import Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.decide.offsets import (
@@ -32,6 +32,7 @@ from metricfit.decide.offsets import (
     COARSE_ROWS,
     FINE_CANDIDATES_TIMES_CLASSES,
     OffsetProblem,
+    as_matrix,
     ascend,
     search_offsets,
     starting_offsets,
@@ -46,7 +47,7 @@ class Constraint(Protocol):
     def needs_matrix(self) -> bool:
         """Whether the counts must hold the whole confusion matrix."""
 
-    def __call__(self, counts: Counts) -> Tensor:
+    def __call__(self, counts: Counts) -> Floats:
         """Return by how much counts ``(..., c)`` exceed the constraint, ``(...)``."""
 
 
@@ -60,11 +61,11 @@ class RequirementExcess(NamedTuple):
         """Whether the metric is one of the whole confusion matrix."""
         return self.requirement.metric.needs_matrix
 
-    def __call__(self, counts: Counts) -> Tensor:
+    def __call__(self, counts: Counts) -> Floats:
         """Return the excess; 0 where it is no more than rounding."""
-        violation = self.requirement.violation(counts)
-        violation = violation if violation.dim() < counts.tp.dim() else violation.squeeze(-1)
-        return torch.where((violation > 0) & self.requirement.forgives(violation), 0.0, violation)
+        violation = to_numpy(self.requirement.violation(counts))
+        violation = violation if violation.ndim < counts.tp.ndim else violation.squeeze(-1)
+        return np.where((violation > 0) & self.requirement.forgives(violation), 0.0, violation)
 
 
 class Penalty(NamedTuple):
@@ -77,17 +78,17 @@ class Penalty(NamedTuple):
         linear: Whether what is left to a bound counts as well, with the opposite sign, if the factor is 0.
     """
 
-    multipliers: Tensor
+    multipliers: Floats
     factor: float
     of_metric: float = 1.0
     linear: bool = False
 
-    def __call__(self, excess: Tensor) -> Tensor:
+    def __call__(self, excess: Floats) -> Floats:
         """Return the penalty of excesses ``(..., r)``."""
         if self.factor == 0:
-            return (self.multipliers * (excess if self.linear else excess.clamp(min=0))).sum(-1)
-        shifted = (self.multipliers + self.factor * excess).clamp(min=0)
-        return (shifted.square() - self.multipliers.square()).sum(-1) / (2 * self.factor)
+            return np.asarray((self.multipliers * (excess if self.linear else np.maximum(excess, 0))).sum(-1))
+        shifted = np.maximum(self.multipliers + self.factor * excess, 0)
+        return np.asarray((shifted**2 - self.multipliers**2).sum(-1) / (2 * self.factor))
 
 
 class PenalisedProblem(OffsetProblem):
@@ -113,8 +114,7 @@ class PenalisedProblem(OffsetProblem):
         super().__init__(base.logits, base.given_shares, base.weight, base.metric, base.average)
         self.base, self.observed, self.constraints, self.on_both = base, observed, constraints, on_both
         number = len(constraints) * (2 if on_both else 1)
-        zeros = torch.zeros(number, dtype=torch.float64, device=base.shares.device)
-        self.penalty = Penalty(zeros, 0.0) if penalty is None else penalty
+        self.penalty = Penalty(np.zeros(number), 0.0) if penalty is None else penalty
         self.has_matrix = any(constraint.needs_matrix for constraint in constraints) or base.metric.needs_matrix
         # The shares of every true class where a matrix is needed; otherwise true positives and all rows.
         self.of_each = self.classes if self.has_matrix else 2
@@ -124,7 +124,7 @@ class PenalisedProblem(OffsetProblem):
         """Return the problem with another penalty."""
         return PenalisedProblem(self.base, self.observed, self.constraints, on_both=self.on_both, penalty=penalty)
 
-    def take(self, rows: Tensor) -> PenalisedProblem:
+    def take(self, rows: Integers) -> PenalisedProblem:
         """Return the problem of these rows."""
         base, observed = self.base.take(rows), self.observed.take(rows)
         return PenalisedProblem(base, observed, self.constraints, on_both=self.on_both, penalty=self.penalty)
@@ -135,53 +135,52 @@ class PenalisedProblem(OffsetProblem):
         assert isinstance(drawn, PenalisedProblem)
         return drawn
 
-    def amounts(self, decided: Tensor) -> Tensor:
+    def amounts(self, decided: Integers) -> Floats:
         """Return what each row adds to the sums of its decided class: those by its shares, then those by its label."""
         if self.has_matrix:
-            return torch.cat([self.base.shares.T, self.observed.shares.T])
-        return torch.cat([OffsetProblem.amounts(part, decided) for part in (self.base, self.observed)])
+            return np.concatenate([self.base.shares.T, self.observed.shares.T])
+        return np.concatenate([OffsetProblem.amounts(part, decided) for part in (self.base, self.observed)])
 
-    def values(self, sums: Tensor) -> Tensor:
+    def values(self, sums: Floats) -> Floats:
         """Return the metric, higher is better, less the penalty."""
         metric = self.base.sign * self.base.values(self._of_base(sums))
         return self.penalty.of_metric * metric - self.penalty(self.excesses(sums))
 
-    def excesses(self, sums: Tensor) -> Tensor:
+    def excesses(self, sums: Floats) -> Floats:
         """Return by how much each constraint is exceeded, ``(..., r)``, on the labels and then on the shares."""
         parts = [self._counts(self.observed, sums[..., self.of_each :, :])]
         if self.on_both:
             parts.append(self._counts(self.base, sums[..., : self.of_each, :]))
-        return torch.stack([constraint(counts) for counts in parts for constraint in self.constraints], -1)
+        return np.stack([constraint(counts) for counts in parts for constraint in self.constraints], -1)
 
-    def judge(self, offsets: Tensor) -> tuple[float, float]:
+    def judge(self, offsets: NDArray[Any]) -> tuple[float, float]:
         """Return the total violation and the metric, signed so that higher is better, of offsets."""
-        decided = (self.logits + offsets).argmax(1)
+        decided = self.decide(offsets)
         sums = self.total(decided, self.amounts(decided))
-        violation = float(self.excesses(sums).clamp(min=0).sum())
+        violation = float(np.maximum(self.excesses(sums), 0).sum())
         return violation, self.base.sign * float(self.base.values(self._of_base(sums)))
 
-    def excesses_at(self, offsets: Tensor) -> Tensor:
+    def excesses_at(self, offsets: NDArray[Any]) -> Floats:
         """Return by how much each constraint is exceeded at offsets."""
-        decided = (self.logits + offsets).argmax(1)
+        decided = self.decide(offsets)
         return self.excesses(self.total(decided, self.amounts(decided)))
 
-    def counts_at(self, offsets: Tensor) -> Counts:
+    def counts_at(self, offsets: NDArray[Any]) -> Counts:
         """Return the counts of the labels at offsets, ``(c,)``, or the confusion matrix if a constraint needs it."""
-        decided = (self.logits + offsets).argmax(1)
+        decided = self.decide(offsets)
         return self._counts(self.observed, self.total(decided, self.amounts(decided))[self.of_each :])
 
-    def _of_base(self, sums: Tensor) -> Tensor:
+    def _of_base(self, sums: Floats) -> Floats:
         """Return the sums that the problem without constraints has."""
         sums = sums[..., : self.of_each, :]
         if self.has_matrix and not self.base.metric.needs_matrix:
-            return torch.stack([sums.diagonal(dim1=-2, dim2=-1), sums.sum(-2)], -2)
+            return np.stack([np.diagonal(sums, axis1=-2, axis2=-1), sums.sum(-2)], -2)
         return sums
 
-    def _counts(self, part: OffsetProblem, sums: Tensor) -> Counts:
+    def _counts(self, part: OffsetProblem, sums: Floats) -> Counts:
         if self.has_matrix:
-            return ConfusionMatrix(torch.where(sums > ROUNDING * self.n, sums, 0.0))
-        tp, predicted = sums.unbind(-2)
-        return part.counts(tp, predicted)
+            return as_matrix(self._without_rounding(sums))
+        return part.counts(sums[..., 0, :], sums[..., 1, :])
 
 
 def scale_of(problem: OffsetProblem, value: float) -> float:
@@ -208,7 +207,7 @@ class RequiredOffsets(NamedTuple):
         value: The metric, signed so that higher is better.
     """
 
-    offsets: Tensor
+    offsets: NDArray[Any]
     violation: float
     value: float
 
@@ -220,7 +219,7 @@ class RequiredOffsets(NamedTuple):
 
 
 def search_required(
-    problem: PenalisedProblem, rounds: int, *, start: Tensor | None = None, seed: int = 0
+    problem: PenalisedProblem, rounds: int, *, start: NDArray[Any] | None = None, seed: int = 0
 ) -> RequiredOffsets:
     """Find the best offsets that meet all constraints, or those with the smallest total violation.
 
@@ -238,24 +237,24 @@ def search_required(
         best = _judged(problem, free.offsets)
         if best.violation == 0:
             return best
-        starts = [free.offsets.double(), *starting_offsets(problem.base, STARTS - 1, seed)]
+        starts = [free.offsets.astype(np.float64), *starting_offsets(problem.base, STARTS - 1, seed)]
     else:
         best, starts = _judged(problem, start), [start]
     few, scale = problem.draw(COARSE_ROWS, seed), scale_of(problem.base, best.value)
     for offsets in starts:
-        penalty = Penalty(torch.zeros_like(problem.penalty.multipliers), FIRST_FACTOR, scale)
+        penalty = Penalty(np.zeros_like(problem.penalty.multipliers), FIRST_FACTOR, scale)
         for _ in range(TURNS):
             offsets = ascend(few.with_penalty(penalty), offsets, 1, COARSE_CANDIDATES).offsets
-            moved = (penalty.multipliers + penalty.factor * few.excesses_at(offsets)).clamp(min=0)
+            moved = np.maximum(penalty.multipliers + penalty.factor * few.excesses_at(offsets), 0)
             penalty = penalty._replace(multipliers=moved, factor=min(2 * penalty.factor, LARGEST_FACTOR))
             best = _better(best, _judged(problem, offsets))
-    heavy = Penalty(torch.full_like(problem.penalty.multipliers, HEAVY), 0.0, scale)
+    heavy = Penalty(np.full_like(problem.penalty.multipliers, HEAVY), 0.0, scale)
     candidates = max(2, problem.fitting(FINE_CANDIDATES_TIMES_CLASSES))
     improved = ascend(problem.with_penalty(heavy), best.offsets, rounds, candidates).offsets
     return _better(best, _judged(problem, improved))
 
 
-def _judged(problem: PenalisedProblem, offsets: Tensor) -> RequiredOffsets:
+def _judged(problem: PenalisedProblem, offsets: NDArray[Any]) -> RequiredOffsets:
     return RequiredOffsets(offsets, *problem.judge(offsets))
 
 

@@ -12,8 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from torch import Tensor
-
+from metricfit.core.arrays import Array, Floats, in_kind_of, to_numpy
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import best_of_allowed, best_or_nearest, judge_requirements
 from metricfit.metrics.feasibility import Allowed, ChosenThreshold, allowed_thresholds
@@ -36,9 +35,9 @@ def check_rule(rule: Rule) -> Literal["plugin", "empirical"]:
 
 
 def choose_threshold(
-    logits: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
+    logits: Array,
+    y: Array,
+    weight: Array | None,
     metric: Metric,
     requirements: Sequence[Requirement] = (),
     *,
@@ -69,19 +68,19 @@ def choose_threshold(
         InvalidValueError: There is no such rule, or the rows cannot be used.
 
     Example:
-        >>> import torch
         >>> from metricfit.metrics import f1
-        >>> z, y = torch.tensor([2.0, 1.0, -1.0, -4.0]), torch.tensor([1, 0, 1, 0])
+        >>> z, y = [2.0, 1.0, -1.0, -4.0], [1, 0, 1, 0]
         >>> [choose_threshold(z, y, None, f1, rule=rule).threshold for rule in ("plugin", "empirical")]
         [0.0, -2.5]
     """
+    logits, y, weight = to_numpy(logits), to_numpy(y), None if weight is None else to_numpy(weight)
     observed = sweep(logits, y, weight)
     if check_rule(rule) == "empirical":
         chosen = best_or_nearest(observed, metric, requirements)
         return chosen._replace(threshold=middle_of(logits, chosen.threshold))
     expected = expected_sweep(logits, weight)
     allowed, feasible = allowed_on_both(observed, expected, requirements)
-    threshold = best_of_allowed(expected, metric, allowed).threshold
+    threshold = best_of_allowed(expected, metric, in_kind_of(allowed, expected.thresholds)).threshold
     return ChosenThreshold(
         middle_of(logits, threshold),
         value_at(observed, metric, threshold),
@@ -105,16 +104,16 @@ def allowed_on_both(observed: Sweep, expected: Sweep, requirements: Sequence[Req
     if feasible and requirements:
         as_expected = allowed_thresholds(expected.counts, requirements)
         on_both = allowed & as_expected.thresholds
-        allowed = on_both if as_expected.feasible and bool(on_both.any()) else allowed
-    return Allowed(allowed, feasible)
+        allowed = on_both if as_expected.feasible and on_both.any() else allowed
+    return Allowed(to_numpy(allowed), feasible)
 
 
 def value_at(observed: Sweep, metric: Metric, threshold: float) -> float:
     """Return the metric at one of the thresholds of a sweep."""
-    return float(one_class(metric, observed.counts)[observed.thresholds == threshold])
+    return float(one_class(metric, observed.counts)[observed.thresholds == threshold].item())
 
 
-def middle_of(scores: Tensor, threshold: float) -> float:
+def middle_of(scores: Floats, threshold: float) -> float:
     """Return the middle between the threshold and the next lower score; 1 beyond the last score if there is none."""
     if math.isinf(threshold):
         return float(scores.max()) + 1.0

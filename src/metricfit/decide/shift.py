@@ -11,19 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import nnls
-from torch import Tensor
 
+from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.threads import one_thread
 from metricfit.decide.bounds import exact_bound
-from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.calibration import fit_calibration, log_softmax
 from metricfit.decide.held_out import HeldOut
 from metricfit.errors import InvalidValueError
 from metricfit.stats.percentiles import compute_interval
-
-Floats = NDArray[np.float64]
 
 #: Total number of logits that the bootstrap calibrates, which limits its time to some seconds.
 LOGITS_DRAWN = 10_000_000
@@ -47,14 +44,14 @@ class PriorShift:
         rows: Number of new rows.
     """
 
-    shares: Tensor
-    intervals: Tensor
+    shares: Floats
+    intervals: Floats
     drift: Drift
     rows: int
 
 
 @one_thread()
-def estimate_prior_shift(held_out: HeldOut, logits: Tensor, *, seed: int = 0) -> PriorShift:
+def estimate_prior_shift(held_out: HeldOut, logits: Array, *, seed: int = 0) -> PriorShift:
     r"""Estimate the class balance of new rows from their logits, by maximum likelihood.
 
     If the rows of each class look as before, a row with calibrated probabilities p has the likelihood
@@ -83,54 +80,48 @@ def estimate_prior_shift(held_out: HeldOut, logits: Tensor, *, seed: int = 0) ->
         InvalidValueError: There are no new rows, their logits are not finite, or of another number of classes.
 
     Example:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> y = (torch.arange(4000) % 10 == 0).long()
-        >>> z = 2 * torch.randn(4000, 1, generator=generator) + 4 * y[:, None] - 4
-        >>> rows = HeldOut(z, y, None, None, torch.tensor([0.9, 0.1]))
-        >>> as_many = torch.cat([z[y == 1], z[y == 0][:400]])
-        >>> estimate_prior_shift(rows, as_many).shares.round(decimals=1)
-        tensor([0.5000, 0.5000], dtype=torch.float64)
+        >>> y = (np.arange(4000) % 10 == 0).astype(int)
+        >>> z = 2 * np.random.default_rng(0).normal(size=(4000, 1)) + 4 * y[:, None] - 4
+        >>> rows = HeldOut(z, y, None, None, np.array([0.9, 0.1]))
+        >>> as_many = np.concatenate([z[y == 1], z[y == 0][:400]])
+        >>> estimate_prior_shift(rows, as_many).shares.round(1)
+        array([0.5, 0.5])
     """
-    if logits.dim() != 2 or logits.shape[1] != held_out.logits.shape[1] or len(logits) == 0:
+    held_out, new = held_out.as_arrays(), to_numpy(logits, np.float64)
+    if new.ndim != 2 or new.shape[1] != held_out.logits.shape[1] or len(new) == 0:
         raise InvalidValueError(
             f"the class balance is estimated from at least one row of logits (m, {held_out.logits.shape[1]}); these "
-            f"are {tuple(logits.shape)}"
+            f"are {new.shape}"
         )
-    if not bool(logits.isfinite().all()):
-        raise InvalidValueError(f"{int((~logits.isfinite()).sum())} of {logits.numel()} logits are NaN or infinite")
+    if not np.isfinite(new).all():
+        raise InvalidValueError(f"{int((~np.isfinite(new)).sum())} of {new.size} logits are NaN or infinite")
     rng = np.random.default_rng(seed)
-    new = logits.detach().double().cpu()
     everywhere = np.ones(len(new))
-    shares = _estimate(held_out, held_out.weight, new, everywhere, held_out.shares.numpy())
+    shares = _estimate(held_out, held_out.weight, new, everywhere, held_out.shares)
     size = len(held_out.y) + len(new)
     resamples = int(np.clip(LOGITS_DRAWN // (size * new.shape[1]), FEWEST_RESAMPLES, MOST_RESAMPLES))
     drawn = np.empty((resamples, len(shares)))
     for resample in drawn:
-        weight = torch.from_numpy(_draw_weights(len(held_out.y), held_out.groups, rng))
-        weight = weight if held_out.weight is None else weight * held_out.weight.double()
+        weight = _draw_weights(len(held_out.y), held_out.groups, rng)
+        weight = weight if held_out.weight is None else weight * held_out.weight
         resample[:] = _estimate(held_out, weight, new, _draw_weights(len(new), None, rng), shares)
     shares = np.clip(shares, 1 / (2 * len(new)), None)
     shares = shares / shares.sum()
     intervals = [compute_interval(column, None, 0.95) for column in drawn.T]
     with_labels = [_interval_with_labels(share * len(new), len(new)) for share in shares]
     ends = [(min(low, by[0]), max(high, by[1])) for (low, high), by in zip(intervals, with_labels, strict=True)]
-    return PriorShift(
-        torch.from_numpy(shares),
-        torch.tensor(ends, dtype=torch.float64),
-        detect_drift(held_out, new, seed=seed),
-        len(new),
-    )
+    return PriorShift(shares, np.array(ends), detect_drift(held_out, new, seed=seed), len(new))
 
 
-def _estimate(held_out: HeldOut, weight: Tensor | None, new: Tensor, new_weight: Floats, start: Floats) -> Floats:
+def _estimate(held_out: HeldOut, weight: Floats | None, new: Floats, new_weight: Floats, start: Floats) -> Floats:
     """Calibrate the held-out rows with these weights, and estimate the shares of the new rows with theirs."""
-    if weight is not None and len(torch.bincount(held_out.y[weight > 0]).nonzero()) < len(start):
+    if weight is not None and len(np.unique(held_out.y[weight > 0])) < len(start):
         return start  # a class is missing from the resample
     calibration = fit_calibration(held_out.logits, held_out.y, weight)
-    row_weights = torch.ones(len(held_out.y), dtype=torch.float64) if weight is None else weight.double()
-    old_shares = row_weights @ _log_probabilities(calibration(held_out.logits)).exp() / row_weights.sum()
-    ratios = _log_probabilities(calibration(new)) - old_shares.log()
-    likelihoods = (ratios - ratios.max(1, keepdim=True).values).exp().numpy()
+    row_weights = np.ones(len(held_out.y)) if weight is None else weight
+    old_shares = row_weights @ np.exp(_log_probabilities(calibration(held_out.logits))) / row_weights.sum()
+    ratios = _log_probabilities(calibration(new)) - np.log(old_shares)
+    likelihoods = np.exp(ratios - ratios.max(1, keepdims=True))
     counted = new_weight > 0
     return maximise_likelihood(likelihoods[counted], new_weight[counted], start)
 
@@ -192,10 +183,10 @@ def _draw_weights(rows: int, groups: NDArray[Any] | None, rng: np.random.Generat
     return drawn
 
 
-def _log_probabilities(logits: Tensor) -> Tensor:
+def _log_probabilities(logits: Floats) -> Floats:
     if logits.shape[1] == 1:
-        logits = torch.cat([torch.zeros_like(logits), logits], 1)
-    return torch.log_softmax(logits, 1)
+        logits = np.concatenate([np.zeros_like(logits), logits], 1)
+    return log_softmax(logits)
 
 
 #: Drift is reported if differences as large have at most this probability without drift.
@@ -242,7 +233,7 @@ class Drift:
         )
 
 
-def detect_drift(held_out: HeldOut, logits: Tensor, *, seed: int = 0) -> Drift:
+def detect_drift(held_out: HeldOut, logits: Array, *, seed: int = 0) -> Drift:
     """Test whether new logits are those of a mixture of the held-out classes.
 
     The statistic is the mean over scores of the squared difference between the distribution of the new logits and that
@@ -262,21 +253,20 @@ def detect_drift(held_out: HeldOut, logits: Tensor, *, seed: int = 0) -> Drift:
         The result of the test.
 
     Example:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> y = torch.arange(1000) % 2
-        >>> z = torch.randn(1000, 1, generator=generator) + y[:, None]
-        >>> rows = HeldOut(z, y, None, None, torch.tensor([0.5, 0.5]))
+        >>> y = np.arange(1000) % 2
+        >>> z = np.random.default_rng(0).normal(size=(1000, 1)) + y[:, None]
+        >>> rows = HeldOut(z, y, None, None, np.array([0.5, 0.5]))
         >>> detect_drift(rows, z[y == 1][:300]).found, detect_drift(rows, z[:300] + 1).found
         (False, True)
     """
-    rng = np.random.default_rng(seed)
-    y = held_out.y.numpy()
+    rng, held_out = np.random.default_rng(seed), held_out.as_arrays()
+    y = held_out.y
     classes, counts = np.unique(y, return_counts=True)
     members = [np.flatnonzero(y == number) for number in classes]
-    weight = np.ones(len(y)) if held_out.weight is None else held_out.weight.double().numpy()
+    weight = np.ones(len(y)) if held_out.weight is None else held_out.weight
     sizes = np.array([_effective_size(weight[rows], _part(held_out.groups, rows)) for rows in members])
     columns = [0] if logits.shape[1] == 1 else classes[np.argsort(-counts)][:MOST_COLUMNS]
-    known, new = _log_odds(held_out.logits), _log_odds(logits)
+    known, new = _log_odds(held_out.logits), _log_odds(to_numpy(logits, np.float64))
     p_values, distances = [], []
     for column in columns:
         samples = [(known[rows, column], weight[rows]) for rows in members]
@@ -288,7 +278,7 @@ def detect_drift(held_out: HeldOut, logits: Tensor, *, seed: int = 0) -> Drift:
 
 
 def _compare(
-    samples: list[tuple[Floats, Floats]], sizes: NDArray[np.int64], new: Floats, rng: np.random.Generator
+    samples: list[tuple[Floats, Floats]], sizes: Integers, new: Floats, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Return the p-value and the largest difference, of weighted samples of the classes and a new sample."""
     levels = np.linspace(0, 1, POINTS // (len(samples) + 1) + 2)[1:-1]
@@ -357,21 +347,19 @@ def _distribution(scores: Floats, weight: Floats, points: Floats) -> Floats:
 def _effective_size(weight: Floats, groups: NDArray[Any] | None) -> int:
     """Return the number of rows of equal weight, or of groups, that would have as much noise."""
     if groups is not None:
-        number: NDArray[np.int64] = np.unique(groups, return_inverse=True)[1]
+        number: Integers = np.unique(groups, return_inverse=True)[1]
         weight = np.bincount(number, weights=weight).astype(np.float64)
     return max(1, round(float(weight.sum() ** 2 / (weight**2).sum())))
 
 
-def _part(groups: NDArray[Any] | None, rows: NDArray[np.int64]) -> NDArray[Any] | None:
+def _part(groups: NDArray[Any] | None, rows: Integers) -> NDArray[Any] | None:
     return None if groups is None else groups[rows]
 
 
-def _log_odds(logits: Tensor) -> Floats:
+def _log_odds(z: Floats) -> Floats:
     """Return the log-odds of each class against all others; of two classes those of the positive one."""
-    z = logits.detach().double().cpu()
     if z.shape[1] > 1:
-        log_p = torch.log_softmax(z, 1)
-        others = torch.stack([log_p[:, torch.arange(z.shape[1]) != each].logsumexp(1) for each in range(z.shape[1])], 1)
-        z = log_p - others
-    odds: Floats = z.numpy()
-    return odds
+        log_p = log_softmax(z)
+        others = [np.logaddexp.reduce(np.delete(log_p, each, axis=1), axis=1) for each in range(z.shape[1])]
+        z = log_p - np.stack(others, 1)
+    return z

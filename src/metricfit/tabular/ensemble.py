@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metricfit.core.arrays import Floats
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
@@ -169,7 +170,8 @@ class OutOfFold:
     def refit(self, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]) -> Refit:
         """Return a function that chooses weights and calibrations again, with other weights of the rows."""
 
-        def calibrated_logits(weight: Tensor) -> Tensor:
+        def calibrated_logits(weights: Floats) -> Tensor:
+            weight = torch.from_numpy(weights)
             drawn = weight > 0
             part = self.take(drawn.nonzero().squeeze(1))
             mixture = fit_mixture(replace(part, weight=weight[drawn]), metric, average, requirements)

@@ -79,7 +79,7 @@ def decision_arrays(model: Any) -> dict[str, Tensor]:
         arrays["held_out.weight"] = held_out.weight
     if held_out.groups is not None:
         arrays["held_out.groups"] = torch.from_numpy(np.unique(held_out.groups, return_inverse=True)[1])
-    arrays |= {COLUMN + name: values for name, values in held_out.columns.items()}
+    arrays |= {COLUMN + name: torch.as_tensor(values) for name, values in held_out.columns.items()}
     return arrays | shift_arrays(model)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from metricfit.core.arrays import to_numpy
 from metricfit.decide.shift import Drift, PriorShift
 from metricfit.errors import ModelFileError, quote
 from metricfit.tabular.description_checks import check_finite_number, check_whole_number
@@ -26,7 +29,7 @@ def shift_arrays(model: Any) -> dict[str, Tensor]:
     estimate = model.prior_shift_
     if estimate is None:
         return {}
-    return {SHIFT + "shares": estimate.shares.double(), SHIFT + "intervals": estimate.intervals.double()}
+    return {SHIFT + name: torch.from_numpy(getattr(estimate, name)) for name in ("shares", "intervals")}
 
 
 def restore_shift(model: Any, description: Mapping[str, Any] | None, arrays: Mapping[str, Tensor]) -> None:
@@ -49,5 +52,8 @@ def restore_shift(model: Any, description: Mapping[str, Any] | None, arrays: Map
     if shares is None or intervals is None or shares.shape != (classes,) or intervals.shape != (classes, 2):
         raise ModelFileError(f"prior_shift: there must be one share and one interval for each of {classes} classes")
     model.prior_shift_ = PriorShift(
-        shares, intervals, Drift(drift["p_value"], drift["distance"], drift["found"]), description["rows"]
+        to_numpy(shares, np.float64),
+        to_numpy(intervals, np.float64),
+        Drift(drift["p_value"], drift["distance"], drift["found"]),
+        description["rows"],
     )
