@@ -6,18 +6,13 @@ Nothing here imports torch. A value can be a tensor only if somebody else has im
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    #: A NumPy array or a torch tensor.
-    Array: TypeAlias = np.ndarray | Tensor
-else:
-    Array = Any
+#: A NumPy array or a torch tensor. The types have no common base class whose operators mypy could check.
+Array: TypeAlias = Any
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]

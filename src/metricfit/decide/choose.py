@@ -386,9 +386,8 @@ def choose_label_decision(
     shift = corrected - float(np.mean(values))
     ends = np.clip([low + shift, high + shift], *metric.bounds)
     several = np.stack(drawn)
-    below, above = (
-        np.quantile(several, level, axis=0, method=side) for level, side in ((0.025, "lower"), (0.975, "higher"))
-    )  # the ends may be logits of rows, but the threshold lies between two
+    below, above = np.quantile(several, 0.025, 0, method="lower"), np.quantile(several, 0.975, 0, method="higher")
+    # The ends may be logits of rows, but the threshold lies between two.
     intervals = np.stack([np.minimum(below, thresholds), np.maximum(above, thresholds)], axis=1)
     evidence = Evidence(
         value,

@@ -109,7 +109,7 @@ class Requirement:
             Numbers of the same shape; at most 0 where the requirement holds.
         """
         deviation = self.deviation(value)
-        return deviation if self.tolerance is None else deviation.abs() - self.tolerance
+        return deviation if self.tolerance is None else abs(deviation) - self.tolerance
 
     def deviation(self, value: Tensor) -> Tensor:
         """Return the constraint function g of the requirement, which training moves towards g <= 0 or g = 0.
