@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import log_softmax, pad, softplus
 
+from metricfit.core.arrays import Array, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.choose import choose_without_intervals
@@ -21,7 +19,7 @@ from metricfit.metrics.feasibility import ChosenThreshold
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import sweep
-from metricfit.tabular.families.family import Floats
+from metricfit.tabular.families.family import Floats, Integers, log_losses
 
 #: Steps of the greedy selection; a family's weight is the share of steps in which it was chosen.
 STEPS = 20
@@ -30,7 +28,7 @@ STEPS_OF_SEVERAL_CLASSES = 10
 ROWS_OF_SEVERAL_CLASSES = 3000
 
 #: Scores of mixtures ``(k, n, c)``, each of which is numbers that are compared in this order; higher is better.
-Scores = Callable[[Tensor], Sequence[tuple[float, ...]]]
+Scores = Callable[[Floats], Sequence[tuple[float, ...]]]
 
 
 @dataclass(frozen=True)
@@ -46,27 +44,32 @@ class Selection:
         costs: The costs of each row, if the metric takes costs from columns.
     """
 
-    y: Tensor
-    weight: Tensor | None
+    y: Integers
+    weight: Floats | None
     metric: Metric
     average: ScalarAverage
     requirements: Sequence[Requirement] = ()
     costs: RowCosts | None = None
 
-    def value(self, logits: Tensor) -> float:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "y", to_numpy(self.y, np.int64))
+        if self.weight is not None:
+            object.__setattr__(self, "weight", to_numpy(self.weight, np.float64))
+
+    def value(self, logits: Array) -> float:
         """Return the metric at the best decision of these logits; among thresholds, only feasible ones count.
 
         If no threshold meets the requirements, this is the value at the one with the smallest violation.
         """
+        z = to_numpy(logits, np.float64)
         if self.costs is not None:
-            return best_margin(self.costs.margins(logits).squeeze(1), self.y, self.weight, self.costs).value
-        if logits.shape[1] == 1:
-            candidates = sweep(logits.squeeze(1), self.y, self.weight)
-            return best_or_nearest(candidates, self.metric, self.requirements).value
-        found = best_offsets(logits, self.y, self.metric, average=self.average, weight=self.weight, rounds=1, starts=1)
+            return best_margin(self.costs.margins(z)[:, 0], self.y, self.weight, self.costs).value
+        if z.shape[1] == 1:
+            return best_or_nearest(sweep(z[:, 0], self.y, self.weight), self.metric, self.requirements).value
+        found = best_offsets(z, self.y, self.metric, average=self.average, weight=self.weight, rounds=1, starts=1)
         return found.value
 
-    def decided_value(self, logits: Tensor) -> float:
+    def decided_value(self, logits: Array) -> float:
         """Return the metric of the decisions that the classifier itself would make about these logits.
 
         It is ``value``, except for metrics of the whole confusion matrix, which decide by expected costs; offsets alone
@@ -74,15 +77,15 @@ class Selection:
         """
         if not self.metric.needs_matrix or self.requirements:
             return self.value(logits)
-        held_out = collect_held_out(logits, self.y, self.weight, None)
+        held_out = collect_held_out(to_numpy(logits, np.float64), self.y, self.weight, None)
         decision = choose_without_intervals(held_out, self.metric, subject_to=(), average=self.average)
         return decision.evidence.value
 
-    def log_loss(self, logits: Tensor) -> float:
+    def log_loss(self, logits: Array) -> float:
         """Return the mean cross-entropy of calibrated logits."""
-        return float(self._log_losses(logits[None]))
+        return float(self._log_losses(to_numpy(logits, np.float64)[None])[0])
 
-    def weights(self, logits: Sequence[Tensor]) -> Floats:
+    def weights(self, logits: Sequence[Array]) -> Floats:
         """Choose the weight of each family; they sum to 1.
 
         Half of the weights are chosen greedily for the metric and half greedily for the cross-entropy. The metric alone
@@ -97,20 +100,21 @@ class Selection:
         """
         if len(logits) == 1:
             return np.ones(1)
-        return (self.weights_for_metric(logits) + self.weights_for_log_loss(logits)) / 2
+        z = np.stack([to_numpy(values, np.float64) for values in logits])
+        return (self.weights_for_metric(z) + self.weights_for_log_loss(z)) / 2
 
-    def weights_for_metric(self, logits: Sequence[Tensor]) -> Floats:
-        """Choose weights greedily for the metric at the best decision of each mixture."""
-        if logits[0].shape[1] == 1:
+    def weights_for_metric(self, logits: Floats) -> Floats:
+        """Choose weights greedily for the metric; the logits of all families are ``(families, n, c)``."""
+        if logits.shape[2] == 1:
             return greedy(logits, self._scores, STEPS)
         part = self._part(ROWS_OF_SEVERAL_CLASSES)
-        return greedy([values[part] for values in logits], self._take(part)._scores, STEPS_OF_SEVERAL_CLASSES)
+        return greedy(logits[:, part], self._take(part)._scores, STEPS_OF_SEVERAL_CLASSES)
 
-    def weights_for_log_loss(self, logits: Sequence[Tensor]) -> Floats:
+    def weights_for_log_loss(self, logits: Floats) -> Floats:
         """Choose weights greedily for the cross-entropy."""
         return greedy(logits, lambda mixtures: [(-loss,) for loss in self._log_losses(mixtures).tolist()], STEPS)
 
-    def score(self, logits: Tensor) -> tuple[float, float]:
+    def score(self, logits: Floats) -> tuple[float, float]:
         """Return how good a mixture is at its best decision.
 
         Args:
@@ -123,67 +127,60 @@ class Selection:
         if logits.shape[1] > 1 or self.costs is not None:
             value, violation = self.value(logits), 0.0
         else:
-            chosen = best_or_nearest(sweep(logits.squeeze(1), self.y, self.weight), self.metric, self.requirements)
+            chosen = best_or_nearest(sweep(logits[:, 0], self.y, self.weight), self.metric, self.requirements)
             value, violation = chosen.value, 0.0 if chosen.feasible else self._violation(chosen)
         return -violation, -value if self.metric.minimize else value
 
-    def _scores(self, mixtures: Tensor) -> list[tuple[float, float]]:
+    def _scores(self, mixtures: Floats) -> list[tuple[float, float]]:
         """Return the score of each mixture ``(k, n, c)``; without requirements, those of two classes all at once."""
         if mixtures.shape[2] > 1 or self.requirements or self.costs is not None:
             return [self.score(logits) for logits in mixtures]
-        values = _best_of_all_thresholds(mixtures.squeeze(2), self.y, self.weight, self.metric)
+        values = _best_of_all_thresholds(mixtures[..., 0], self.y, self.weight, self.metric)
         return [(0.0, value) for value in values.tolist()]
 
-    def _log_losses(self, mixtures: Tensor) -> Tensor:
+    def _log_losses(self, mixtures: Floats) -> Floats:
         """Return the mean cross-entropy of each mixture ``(k, n, c)``."""
-        if mixtures.shape[2] == 1:
-            logits = mixtures.squeeze(2)
-            losses = softplus(logits) - logits * self.y
-        else:
-            losses = -log_softmax(mixtures, 2).gather(2, self.y[None, :, None].expand(len(mixtures), -1, 1)).squeeze(2)
-        return losses.mean(1) if self.weight is None else losses @ self.weight.to(losses) / self.weight.sum()
+        return np.asarray(np.average(log_losses(mixtures, self.y), axis=1, weights=self.weight))
 
     def _violation(self, chosen: ChosenThreshold) -> float:
         """Return the largest violation at a threshold."""
-        values = {text: torch.tensor(result.value) for text, result in chosen.requirements.items()}
+        values: dict[str, Array] = {text: np.asarray(result.value) for text, result in chosen.requirements.items()}
         return max(float(requirement.excess(values[str(requirement)])) for requirement in self.requirements)
 
-    def _part(self, rows: int) -> Tensor | slice:
+    def _part(self, rows: int) -> Integers | slice:
         """Return at most this many rows, drawn at random."""
         if len(self.y) <= rows:
             return slice(None)
-        generator = torch.Generator().manual_seed(0)
-        order = torch.randperm(len(self.y), generator=generator)
-        return order[:rows].sort().values
+        return np.sort(np.random.default_rng(0).choice(len(self.y), rows, replace=False, shuffle=False))
 
-    def _take(self, part: Tensor | slice) -> Selection:
+    def _take(self, part: Integers | slice) -> Selection:
         weight = None if self.weight is None else self.weight[part]
         return Selection(self.y[part], weight, self.metric, self.average, self.requirements)
 
 
-def _best_of_all_thresholds(scores: Tensor, y: Tensor, weight: Tensor | None, metric: Metric) -> Tensor:
+def _best_of_all_thresholds(scores: Floats, y: Integers, weight: Floats | None, metric: Metric) -> Floats:
     """Return for each row of scores ``(k, n)`` the best value over all thresholds, negated if lower is better.
 
     It is what ``best_or_nearest`` finds on a sweep, without the checks and for several scores at once: the greedy
     selection needs it thousands of times.
     """
-    falling, order = torch.sort(scores, descending=True)
-    positive = y[order].double()
-    row_weight = torch.ones_like(positive) if weight is None else weight[order]
-    tp = pad((row_weight * positive).cumsum(1), (1, 0))
-    fp = pad((row_weight * (1 - positive)).cumsum(1), (1, 0))
-    cells = (tp, fp, tp[:, -1:] - tp, fp[:, -1:] - fp)
-    values = metric(Counts(*(cell.unsqueeze(-1) for cell in cells))).squeeze(-1)
+    order = np.argsort(-scores, axis=1)
+    falling = np.take_along_axis(scores, order, 1)
+    row_weight = 1.0 if weight is None else weight[order]
+    first = ((0, 0), (1, 0))
+    tp, fp = (np.pad((row_weight * (y[order] == label)).cumsum(1), first) for label in (1, 0))
+    cells: tuple[Array, ...] = (tp, fp, tp[:, -1:] - tp, fp[:, -1:] - fp)
+    values = np.asarray(metric(Counts(*(cell[..., None] for cell in cells))))[..., 0]
     better = -values if metric.minimize else values
-    between_ties = pad(falling[:, 1:] == falling[:, :-1], (1, 1))
-    return better.masked_fill(between_ties, -torch.inf).amax(1)
+    between_ties = np.pad(falling[:, 1:] == falling[:, :-1], ((0, 0), (1, 1)))
+    return np.asarray(np.where(between_ties, -np.inf, better).max(1))
 
 
-def greedy(logits: Sequence[Tensor], scores: Scores, steps: int) -> Floats:
+def greedy(logits: Floats, scores: Scores, steps: int) -> Floats:
     """Build a mixture step by step, each time with the family that gives the mean of logits the best score.
 
     Args:
-        logits: The logits of each family.
+        logits: The logits of each family, ``(families, n, c)``.
         scores: Returns the score of each of several mixtures; higher is better, and its first number counts most.
         steps: The number of steps. A family can be chosen in several steps.
 
@@ -191,15 +188,14 @@ def greedy(logits: Sequence[Tensor], scores: Scores, steps: int) -> Floats:
         The share of steps in which each family was chosen.
 
     Example:
-        >>> good, bad = torch.tensor([[1.0]]), torch.tensor([[-1.0]])
-        >>> greedy([good, bad], lambda mixtures: [(float(mixture),) for mixture in mixtures], steps=4)
+        >>> good, bad = [[1.0]], [[-1.0]]
+        >>> greedy(np.array([good, bad]), lambda mixtures: [(float(mixture[0, 0]),) for mixture in mixtures], steps=4)
         array([1., 0.])
     """
-    chosen, candidates = np.zeros(len(logits)), torch.stack(list(logits))
-    total = torch.zeros_like(logits[0])
+    chosen, total = np.zeros(len(logits)), np.zeros_like(logits[0])
     for step in range(1, steps + 1):
-        found = list(scores((total + candidates) / step))
+        found = list(scores((total + logits) / step))
         best = found.index(max(found))
         chosen[best] += 1
-        total = total + candidates[best]
+        total = total + logits[best]
     return chosen / steps
