@@ -175,7 +175,7 @@ def test_whether_classes_are_exclusive_is_inferred_unless_given():
 
 def test_counts_with_equal_numbers_and_equal_exclusivity_are_equal():
     counts = Counts(tp=[3, 1], fp=[1, 0], fn=[2, 0], tn=[4, 9], exclusive=False)
-    same = Counts(*(cell.clone().to(torch.float32) for cell in counts), exclusive=False)
+    same = Counts(*(torch.tensor(cell, dtype=torch.float32) for cell in counts), exclusive=False)
     assert (counts == same) is True
     assert (counts != same) is False
     assert counts != Counts(*counts, exclusive=True)

@@ -53,7 +53,7 @@ def test_earlier_batches_get_no_second_gradient():
 
 
 def test_the_memory_of_a_copy_equals_its_steady_state():
-    memory, counts = RunningCounts(0.5), Counts(tp=1, fp=2, fn=3, tn=4)
+    memory, counts = RunningCounts(0.5), Counts(tp=1, fp=2, fn=3, tn=4).to("cpu")
     for _ in range(60):
         result = memory(counts)
     assert [float(cell) for cell in result] == pytest.approx([2, 4, 6, 8])

@@ -67,7 +67,7 @@ def test_of_several_classes_the_average_is_taken_in_each_group_first(name):
 def test_groups_without_the_needed_samples_are_left_out():
     counts = Counts(tp=[[8], [6], [0]], fp=[[1], [1], [3]], fn=[[2], [4], [0]], tn=[[5], [5], [5]])
     assert metrics.recall.gap(3)(counts).item() == pytest.approx(0.2)  # the third group has no positives
-    one_group = counts.map(lambda cell: cell * torch.tensor([[1.0], [0.0], [0.0]]))
+    one_group = counts.map(lambda cell: cell * np.array([[1.0], [0.0], [0.0]]))
     assert metrics.recall.gap(3)(one_group).item() == 0.0
 
 

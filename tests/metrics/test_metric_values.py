@@ -101,7 +101,7 @@ def test_counts_of_1e10_do_not_overflow_float32(name):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("beta", [1e20, 1e200, math.inf])
 def test_fbeta_of_a_large_beta_is_recall(beta, dtype):
-    counts = Counts(tp=3, fp=4, fn=2, tn=1).map(lambda cell: cell.to(dtype))
+    counts = Counts(tp=3, fp=4, fn=2, tn=1).to(dtype)
     assert metrics.fbeta(beta=beta)(counts).item() == pytest.approx(0.6)
     assert metrics.fbeta(beta=[beta])(counts).item() == pytest.approx(0.6)
     assert metrics.get_metric(metrics.fbeta(beta=beta).name) == metrics.fbeta(beta=beta)

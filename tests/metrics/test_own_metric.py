@@ -15,7 +15,7 @@ def test_a_function_becomes_a_metric_known_by_name():
     def own_hit_rate(c):
         return c.tp / c.positives
 
-    assert float(own_hit_rate(COUNTS)) == 0.6
+    assert own_hit_rate(COUNTS).item() == 0.6
     assert get_metric("own_hit_rate") is own_hit_rate
     assert own_hit_rate.name == "own_hit_rate"
     assert not own_hit_rate.minimize
@@ -39,7 +39,7 @@ def test_a_function_with_parameters_becomes_a_factory():
     def own_weighted_share(c, share, floor=0.5):
         return (share * c.tp + floor) / c.n
 
-    assert float(own_weighted_share(share=2)(COUNTS)) == pytest.approx(0.65)
+    assert own_weighted_share(share=2)(COUNTS).item() == pytest.approx(0.65)
     assert get_metric("own_weighted_share(2, floor=1)") == own_weighted_share(share=2.0, floor=1)
     assert own_weighted_share(2).name == "own_weighted_share(share=2, floor=0.5)"
     with pytest.raises(TypeError, match=r"own_weighted_share.*missing a required argument: 'share'"):
@@ -127,8 +127,8 @@ def test_a_users_metric_is_not_among_the_librarys_names():
     assert metrics.names() == metric_names
 
 
-def test_a_formula_that_returns_no_tensor_is_refused():
-    with pytest.raises(TypeError, match="must return a tensor, got float"):
+def test_a_formula_that_returns_no_array_is_refused():
+    with pytest.raises(TypeError, match="must return an array, got float"):
         get_metric(lambda c: 0.5)(COUNTS)
 
 

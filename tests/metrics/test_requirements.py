@@ -91,7 +91,7 @@ def test_violation_is_positive_on_the_wrong_side_and_holds_agrees():
         (metrics.fpr <= 0.25, -0.05),
         (metrics.fpr >= 0.25, 0.05),
     ):
-        assert float(given.violation(COUNTS)) == pytest.approx(violation)
+        assert given.violation(COUNTS).item() == pytest.approx(violation)
         assert given.holds(COUNTS).tolist() == [violation <= 0]
 
 
@@ -100,7 +100,7 @@ def test_the_direction_of_the_metric_does_not_turn_the_requirement():
     def own_low_is_good_for_requirements(c):
         return c.tp / c.positives
 
-    assert float((own_low_is_good_for_requirements >= 0.75).violation(COUNTS)) == pytest.approx(0.15)
+    assert (own_low_is_good_for_requirements >= 0.75).violation(COUNTS).item() == pytest.approx(0.15)
 
 
 def test_on_the_bound_it_holds():

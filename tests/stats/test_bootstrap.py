@@ -153,7 +153,7 @@ def test_models_are_compared_on_the_same_resamples():
     for _ in range(500):
         which = np.concatenate([rng.integers(0, 40, 40), rng.integers(40, 200, 160)])
         values = [metrics.f1(Counts.from_labels(s[which] >= 1.0, target[which])) for s in (a, b)]
-        explicit.append(float(values[0] - values[1]))
+        explicit.append((values[0] - values[1]).item())
     assert together == pytest.approx(np.std(explicit), rel=0.2)
 
 

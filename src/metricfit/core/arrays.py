@@ -1,6 +1,8 @@
 """Arrays of either library: NumPy arrays, and torch tensors where the caller has imported torch.
 
-Nothing here imports torch. A value can be a tensor only if somebody else has imported torch before.
+Nothing here imports torch. A value can be a tensor only if somebody else has imported torch before. NumPy and torch
+agree on most functions (``where``, ``stack``, ``cumsum`` ...), which code takes from ``namespace(x)``; the functions of
+this module are those that the two libraries spell differently.
 """
 
 from __future__ import annotations
@@ -36,6 +38,21 @@ def is_tensor(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def is_array(value: object) -> bool:
+    """Return whether a value is a tensor or a NumPy array."""
+    return isinstance(value, np.ndarray) or is_tensor(value)
+
+
+def namespace(*values: object) -> Any:
+    """Return the library of some values: torch if one of them is a tensor, and otherwise NumPy.
+
+    Example:
+        >>> namespace([1.0]).__name__
+        'numpy'
+    """
+    return sys.modules["torch"] if any(is_tensor(value) for value in values) else np
+
+
 def to_numpy(values: Any, dtype: Any = None) -> np.ndarray:
     """Return a NumPy array of the values, without a copy where that is possible.
 
@@ -56,7 +73,7 @@ def to_numpy(values: Any, dtype: Any = None) -> np.ndarray:
     return np.asarray(values, dtype)
 
 
-def in_kind_of(values: np.ndarray, like: Any) -> Any:
+def in_kind_of(values: Any, like: Any) -> Any:
     """Return an array as the kind of another value: a tensor on its device, or the array itself.
 
     Args:
@@ -71,5 +88,88 @@ def in_kind_of(values: np.ndarray, like: Any) -> Any:
         array([1., 1.])
     """
     if not is_tensor(like):
-        return values
+        return to_numpy(values)
+    if is_tensor(values):
+        return values.to(like.device)
     return sys.modules["torch"].from_numpy(np.ascontiguousarray(values)).to(like.device)
+
+
+def exact_type(like: Array) -> Any:
+    """Return the type of hard counts: float64, exact up to 2**53, if the device of the array has it."""
+    if not is_tensor(like):
+        return np.float64
+    torch = sys.modules["torch"]
+    return torch.float32 if like.device.type == "mps" else torch.float64
+
+
+def cast(values: Array, dtype: Any) -> Array:
+    """Return an array as another type of its library."""
+    return values.to(dtype) if is_tensor(values) else np.asarray(values, dtype)
+
+
+def exact(values: Array) -> Array:
+    """Return an array as the type of hard counts, without its gradient."""
+    return values.detach().to(exact_type(values)) if is_tensor(values) else np.asarray(values, np.float64)
+
+
+def is_floating(values: Array) -> bool:
+    """Return whether an array holds floating-point numbers."""
+    return bool(values.is_floating_point()) if is_tensor(values) else np.issubdtype(values.dtype, np.floating)
+
+
+def full(like: Array, shape: tuple[int, ...], value: float, dtype: Any = None) -> Array:
+    """Return an array of one number, on the device of another array."""
+    if is_tensor(like):
+        return like.new_full(shape, value, dtype=dtype)
+    return np.full(shape, value, like.dtype if dtype is None else dtype)
+
+
+def arange(like: Array, start: int, stop: int, dtype: Any = None) -> Array:
+    """Return the numbers from ``start`` to ``stop - 1``, on the device of another array."""
+    if is_tensor(like):
+        return sys.modules["torch"].arange(start, stop, dtype=dtype, device=like.device)
+    return np.arange(start, stop, dtype=dtype)
+
+
+def contiguous(values: Array) -> Array:
+    """Return the same values one after the other in memory."""
+    return values.contiguous() if is_tensor(values) else np.ascontiguousarray(values)
+
+
+def sort_falling(values: Array) -> tuple[Array, Array]:
+    """Sort along the last axis, the largest first, and return the order too. NaN comes first."""
+    if is_tensor(values):
+        return values.sort(dim=-1, descending=True)
+    order = np.flip(np.argsort(values, -1), -1)
+    return np.take_along_axis(values, order, -1), order
+
+
+def take_along(values: Array, places: Array) -> Array:
+    """Take the values at some places of the last axis."""
+    return values.gather(-1, places) if is_tensor(values) else np.take_along_axis(values, places, -1)
+
+
+def argmax(flags: Array) -> Array:
+    """Return the first place of the last axis that is true; 0 if none is."""
+    if not is_tensor(flags):
+        return flags.argmax(-1)
+    return flags.view(sys.modules["torch"].uint8).argmax(-1)  # as bytes, because torch has no argmax of booleans
+
+
+def sum_at(places: Array, weights: Array, size: int) -> Array:
+    """Add up the weights of each place: ``result[k]`` is the sum of the weights whose place is k."""
+    if not is_tensor(places):
+        return np.bincount(places, weights, minlength=size)
+    return weights.new_zeros(size).index_add_(0, places, weights)
+
+
+def running_max(values: Array) -> Array:
+    """Return the largest value up to each place of the last axis."""
+    return values.cummax(-1).values if is_tensor(values) else np.maximum.accumulate(values, -1)
+
+
+def pad_last(values: Array, *, before: float | bool | None = None, after: float | bool | None = None) -> Array:
+    """Put one number before, or after, the others along the last axis."""
+    shape, dtype = (*values.shape[:-1], 1), values.dtype
+    ends = [None if number is None else full(values, shape, number, dtype) for number in (before, after)]
+    return namespace(values).concatenate([part for part in (ends[0], values, ends[1]) if part is not None], -1)

@@ -1,4 +1,4 @@
-"""From logits, or labels, to Counts: settle the task, decide softly or hard, sum over the samples."""
+"""From logits to Counts: settle the task, decide softly or hard, sum over the samples."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from metricfit.core.canonical_batch import Batch, Classes
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ROUNDING
 from metricfit.core.settings import DEFAULT, CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical
-from metricfit.core.tensor_numerics import exact_dtype, full_precision
+from metricfit.core.tensor_numerics import full_precision
 from metricfit.core.thresholds import thresholds_of_batch
 from metricfit.core.validation import check_finite, check_nan_logits, looks_at_values
-from metricfit.errors import InvalidValueError
 
 
 def count_soft(
@@ -105,55 +103,3 @@ def count_batch(batch: Batch, threshold: float | Tensor | None, *, matrix: bool 
     if matrix and isinstance(batch, Classes):
         return ConfusionMatrix(batch.hard_matrix())
     return Counts(*batch.hard(threshold), exclusive=batch.exclusive)
-
-
-def count_labels(
-    predicted: Tensor,
-    target: Tensor,
-    *,
-    num_classes: int | None = None,
-    weight: Tensor | None = None,
-    matrix: bool = False,
-) -> Counts:
-    """Count labels against labels.
-
-    The arguments are those of ``Counts.from_labels``, and ``matrix`` as in ``count_soft``.
-    """
-    predicted, target = torch.as_tensor(predicted), torch.as_tensor(target)
-    if predicted.dim() > 1 and predicted.shape[1:].numel() != 1:
-        raise InvalidValueError(
-            f"labels must have shape (n,) or (n, 1), got {tuple(predicted.shape)}; flatten pixels first"
-        )
-    predicted, target = predicted.reshape(-1), target.reshape(-1)
-    if predicted.shape != target.shape:
-        raise InvalidValueError(f"{len(predicted)} predicted labels for {len(target)} targets")
-    exact = exact_dtype(target.device)
-    weights = torch.ones_like(target, dtype=exact) if weight is None else torch.as_tensor(weight).reshape(-1).to(exact)
-    if weights.shape != target.shape:
-        raise InvalidValueError(f"{len(weights)} weights for {len(target)} targets")
-    if not bool(((weights >= 0) & weights.isfinite()).all()):
-        raise InvalidValueError("weights must be finite and at least 0")
-    classes = 2 if num_classes is None else num_classes
-    _check_range(predicted, "predicted", classes, num_classes is None)
-    _check_range(target, "target", classes, num_classes is None)
-    predicted, target = predicted.long(), target.long()
-    if matrix and num_classes is not None:
-        empty = torch.zeros(classes * classes, dtype=exact, device=target.device)
-        return ConfusionMatrix(empty.index_add_(0, target * classes + predicted, weights).reshape(classes, classes))
-    right = predicted == target
-    tp, fn, fp = (
-        torch.zeros(classes, dtype=exact, device=target.device).index_add_(0, index, weights * chosen)
-        for index, chosen in ((target, right), (target, ~right), (predicted, ~right))
-    )
-    rest = weights.sum() - tp - fn - fp
-    counts = Counts(tp, fp, fn, torch.where(rest > ROUNDING * weights.sum(), rest, 0.0), exclusive=True)
-    return counts.map(lambda cell: cell[1:]) if num_classes is None else counts
-
-
-def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:
-    if labels.is_floating_point() and bool((labels != labels.round()).any()):
-        raise InvalidValueError(f"{name} must hold labels, got fractions; threshold scores first, or use Counts.hard")
-    if labels.numel() and bool((labels.min() < 0) | (labels.max() >= classes)):
-        low, high = float(labels.min()), float(labels.max())
-        hint = "; give num_classes= for more than two classes" if binary else ""
-        raise InvalidValueError(f"{name} labels must lie in 0..{classes - 1}, got {low:g} to {high:g}{hint}")

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from metricfit.core.distributed import sum_over_ranks
+from metricfit.core.arrays import Array, exact, is_floating, is_tensor, namespace, to_numpy
 from metricfit.core.numerics import Dual
-from metricfit.core.types import Task, Thresholds
-from metricfit.core.validation import can_be_exclusive
 from metricfit.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from metricfit.core.steps import Step
+    from metricfit.core.types import Task, Thresholds
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
     """True positives, false positives, false negatives and true negatives, each of shape ``(..., c)``.
 
-    The last axis is the class axis; a binary problem has one class, its positive one. Counts add: the counts of two
-    batches are the sum of theirs, and ``sum(list_of_counts)`` is the sum of many.
+    They are NumPy arrays or torch tensors. The last axis is the class axis; a binary problem has one class, its
+    positive one. Counts add: the counts of two batches are the sum of theirs, and ``sum(list_of_counts)`` is the sum of
+    many.
 
-    Two Counts are equal if their tensors hold the same numbers and ``exclusive`` is the same; the type and the device
-    of the tensors do not matter. Counts cannot be hashed, because their tensors can change in place.
+    Two Counts are equal if they hold the same numbers and ``exclusive`` is the same; the type and the device of the
+    arrays do not matter. Counts cannot be hashed, because their arrays can change in place.
 
     Args:
-        tp: True positives; numbers and sequences become float64 tensors.
+        tp: True positives; numbers and sequences become float64 arrays.
         fp: False positives.
         fn: False negatives.
         tn: True negatives.
@@ -40,37 +41,38 @@ class Counts:
             hide the numbers, it is True.
 
     Raises:
-        InvalidValueError: The four tensors differ in shape.
+        InvalidValueError: The four arrays differ in shape.
 
     Example:
         >>> batches = [Counts(tp=3, fp=1, fn=2, tn=4), Counts(tp=1, fp=0, fn=0, tn=9)]
         >>> sum(batches).positives
-        tensor([6.], dtype=torch.float64)
+        array([6.])
         >>> batches[0] + batches[1] == sum(batches)
         True
     """
 
-    tp: Tensor
-    fp: Tensor
-    fn: Tensor
-    tn: Tensor
+    tp: Array
+    fp: Array
+    fn: Array
+    tn: Array
     exclusive: bool = field(default=None, kw_only=True)  # type: ignore[assignment]  # __post_init__ sets it
 
     def __post_init__(self) -> None:
         if isinstance(self.tp, Dual):
             return
-        if not all(isinstance(cell, Tensor) for cell in self):
+        if not all(is_tensor(cell) for cell in self):
             for name in ("tp", "fp", "fn", "tn"):
-                cell = torch.as_tensor(getattr(self, name), dtype=torch.float64)
-                object.__setattr__(self, name, cell.reshape(1) if cell.dim() == 0 else cell)
+                object.__setattr__(self, name, _as_cell(getattr(self, name), self))
         shapes = {tuple(cell.shape) for cell in self}
         if len(shapes) > 1:
             raise InvalidValueError(f"tp, fp, fn and tn must have one shape, got {', '.join(map(str, sorted(shapes)))}")
-        one_class = self.tp.dim() == 0 or self.tp.shape[-1] == 1
+        one_class = self.tp.ndim == 0 or self.tp.shape[-1] == 1
         if one_class or self.exclusive is None:
-            object.__setattr__(self, "exclusive", one_class or can_be_exclusive(self.positives, self.predicted, self.n))
+            object.__setattr__(
+                self, "exclusive", one_class or _can_be_exclusive(self.positives, self.predicted, self.n)
+            )
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def __iter__(self) -> Iterator[Array]:
         return iter((self.tp, self.fp, self.fn, self.tn))
 
     def __eq__(self, other: object) -> bool:
@@ -78,7 +80,8 @@ class Counts:
             return NotImplemented
         alike = len(self.tensors) == len(other.tensors) and self.exclusive == other.exclusive
         alike = alike and self.tp.shape == other.tp.shape
-        return alike and all(bool((a == b.to(a.device)).all()) for a, b in zip(self.tensors, other.tensors))  # noqa: B905
+        cells = zip(self.tensors, other.tensors, strict=False)
+        return alike and all(bool((to_numpy(a) == to_numpy(b)).all()) for a, b in cells)
 
     def __add__(self, other: Counts) -> Counts:
         if not isinstance(other, Counts):
@@ -93,15 +96,15 @@ class Counts:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # sum() starts from 0
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors that add up over batches and processes: tp, fp, fn and tn."""
+    def tensors(self) -> tuple[Array, ...]:
+        """The arrays that add up over batches and processes: tp, fp, fn and tn."""
         return self.tp, self.fp, self.fn, self.tn
 
-    def with_tensors(self, tensors: Iterable[Tensor]) -> Counts:
-        """Make counts of the same kind from other tensors.
+    def with_tensors(self, tensors: Iterable[Array]) -> Counts:
+        """Make counts of the same kind from other arrays.
 
         Args:
-            tensors: The new tensors, in the order of ``tensors``.
+            tensors: The new arrays, in the order of ``tensors``.
 
         Returns:
             The new counts.
@@ -110,7 +113,7 @@ class Counts:
 
     @classmethod
     def stack(cls, counts: Iterable[Counts], dim: int = 0) -> Counts:
-        """Join counts of one shape along a new axis, as ``torch.stack`` joins tensors.
+        """Join counts of one shape along a new axis, as ``numpy.stack`` joins arrays.
 
         Args:
             counts: The counts to join.
@@ -124,34 +127,34 @@ class Counts:
 
         Example:
             >>> Counts.stack([Counts(tp=3, fp=1, fn=2, tn=4), Counts(tp=1, fp=0, fn=0, tn=9)]).tp.shape
-            torch.Size([2, 1])
+            (2, 1)
         """
         if not (parts := list(counts)):
             raise InvalidValueError("no counts to stack")
-        axes = parts[0].tp.dim()
+        axes = parts[0].tp.ndim
         if not -axes - 1 <= dim < axes or dim == -1:
             raise InvalidValueError(f"dim must be from 0 to {axes - 1}, before the class axis, got {dim}")
         columns = zip(*(part.tensors for part in parts), strict=True)
-        joined = (torch.stack(column, dim % (axes + 1)) for column in columns)
+        joined = (namespace(*column).stack(column, dim % (axes + 1)) for column in columns)
         return next((part for part in parts if not part.exclusive), parts[0]).with_tensors(joined)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Counts:
+    def map(self, function: Callable[[Array], Array]) -> Counts:
         """Apply a function to each of the four counts; the result holds no confusion matrix.
 
         Args:
-            function: A function of a tensor, such as ``torch.detach``. It must keep the class axis last.
+            function: A function of an array, such as ``numpy.negative``. It must keep the class axis last.
 
         Returns:
             The new counts.
 
         Example:
-            >>> Counts(tp=3, fp=1, fn=2, tn=4).map(torch.neg).tp
-            tensor([-3.], dtype=torch.float64)
+            >>> Counts(tp=3, fp=1, fn=2, tn=4).map(np.negative).tp
+            array([-3.])
         """
         return Counts(*(function(cell) for cell in self), exclusive=self.exclusive)
 
     def to(self, *args: Any, **kwargs: Any) -> Counts:
-        """Move the counts to another device or another type.
+        """Move the counts to another device or another type of torch; arrays become tensors.
 
         Args:
             *args: The arguments of ``Tensor.to``.
@@ -164,7 +167,9 @@ class Counts:
             >>> Counts(tp=3, fp=1, fn=2, tn=4).to(torch.float32).tp
             tensor([3.])
         """
-        return self.with_tensors(tensor.to(*args, **kwargs) for tensor in self.tensors)
+        import torch
+
+        return self.with_tensors(torch.as_tensor(tensor).to(*args, **kwargs) for tensor in self.tensors)
 
     def sum_over_ranks(self) -> Counts:
         """Sum the counts of all processes of ``torch.distributed`` by one all-reduce.
@@ -174,7 +179,11 @@ class Counts:
         Returns:
             The sum; outside a distributed run the counts themselves.
         """
-        return self.with_tensors(sum_over_ranks(torch.stack(self.tensors)))
+        if not is_tensor(self.tensors[0]):
+            return self
+        from metricfit.core.distributed import sum_over_ranks
+
+        return self.with_tensors(sum_over_ranks(namespace(*self.tensors).stack(self.tensors)))
 
     @property
     def classes(self) -> int:
@@ -183,38 +192,38 @@ class Counts:
         return int(cells.shape[-1]) if getattr(cells, "shape", ()) else 1
 
     @property
-    def positives(self) -> Tensor:
+    def positives(self) -> Array:
         """Number of samples of the class: tp + fn."""
         return self.tp + self.fn
 
     @property
-    def negatives(self) -> Tensor:
+    def negatives(self) -> Array:
         """Number of samples that are not of the class: fp + tn."""
         return self.fp + self.tn
 
     @property
-    def predicted(self) -> Tensor:
+    def predicted(self) -> Array:
         """Number of samples that are predicted to be of the class: tp + fp."""
         return self.tp + self.fp
 
     @property
-    def n(self) -> Tensor:
+    def n(self) -> Array:
         """Number of samples: tp + fp + fn + tn."""
         return self.tp + self.fp + self.fn + self.tn
 
     @classmethod
     def soft(
         cls,
-        logits: Tensor,
-        target: Tensor,
+        logits: Array,
+        target: Array,
         *,
         task: Task | None = None,
         step: Step | None = None,
         threshold: Thresholds = None,
-        weight: Tensor | None = None,
+        weight: Array | None = None,
         ignore_index: int | None = None,
         per_image: bool = False,
-        group: Tensor | None = None,
+        group: Array | None = None,
         groups: int | None = None,
         validate: bool | None = None,
     ) -> Counts:
@@ -260,15 +269,15 @@ class Counts:
     @classmethod
     def hard(
         cls,
-        logits: Tensor,
-        target: Tensor,
+        logits: Array,
+        target: Array,
         *,
         task: Task | None = None,
         threshold: Thresholds = None,
-        weight: Tensor | None = None,
+        weight: Array | None = None,
         ignore_index: int | None = None,
         per_image: bool = False,
-        group: Tensor | None = None,
+        group: Array | None = None,
         groups: int | None = None,
         validate: bool | None = None,
     ) -> Counts:
@@ -312,16 +321,16 @@ class Counts:
     @classmethod
     def from_labels(
         cls,
-        predicted: Tensor,
-        target: Tensor,
+        predicted: Array,
+        target: Array,
         *,
         num_classes: int | None = None,
-        weight: Tensor | None = None,
+        weight: Array | None = None,
     ) -> Counts:
         """Count predicted labels against true labels.
 
         Args:
-            predicted: Predicted labels, ``(n,)`` or ``(n, 1)``.
+            predicted: Predicted labels, ``(n,)`` or ``(n, 1)``, in an array, a tensor or a list.
             target: True labels of the same length.
             num_classes: Number of classes; without it labels are 0 and 1.
             weight: One weight per sample, at least 0.
@@ -333,11 +342,40 @@ class Counts:
             InvalidValueError: The lengths differ, or labels or weights are out of range.
 
         Example:
-            >>> Counts.from_labels(torch.tensor([1, 1, 0]), torch.tensor([1, 0, 0])).fp
-            tensor([1.], dtype=torch.float64)
-            >>> Counts.from_labels(torch.tensor([2, 1, 0]), torch.tensor([2, 0, 0]), num_classes=3).tp
-            tensor([1., 0., 1.], dtype=torch.float64)
+            >>> Counts.from_labels([1, 1, 0], [1, 0, 0]).fp
+            array([1.])
+            >>> Counts.from_labels([2, 1, 0], [2, 0, 0], num_classes=3).tp
+            array([1., 0., 1.])
         """
-        from metricfit.core.counting import count_labels
+        from metricfit.core.confusion import count_labels
 
         return count_labels(predicted, target, num_classes=num_classes, weight=weight)
+
+
+def _as_cell(cell: Any, cells: Iterable[Any]) -> Array:
+    """Return a count as a tensor if one of the cells is one, and otherwise as a floating-point array."""
+    if any(is_tensor(other) for other in cells):
+        torch = sys.modules["torch"]
+        cell = torch.as_tensor(cell, dtype=torch.float64)
+        return cell.reshape(1) if cell.dim() == 0 else cell
+    if isinstance(cell, np.ndarray) and is_floating(cell):
+        return cell
+    cell = np.asarray(cell, np.float64)
+    return cell.reshape(1) if cell.ndim == 0 else cell
+
+
+def _can_be_exclusive(positives: Array, predicted: Array, n: Array) -> bool:
+    """Return whether the classes of counts can be exclusive: positives and predictions each add up to n over them."""
+    if is_tensor(n) and sys.modules["torch"].compiler.is_compiling():
+        return True
+    xp, rounding = namespace(n), 0.0
+    if is_floating(n):
+        rounding = math.sqrt(xp.finfo(n.dtype).eps)
+    positives, predicted, n = map(exact, (positives, predicted, n))
+    total = xp.amax(n, -1)[..., None]
+    differences = (n - total, positives.sum(-1)[..., None] - total, predicted.sum(-1)[..., None] - total)
+    agree = xp.stack([(abs(difference) <= rounding * total).all() for difference in differences]).all()
+    try:
+        return bool(agree)
+    except RuntimeError:  # vmap hides the numbers
+        return True

@@ -377,6 +377,19 @@ def _choose(x: Any, y: Any, first: Any) -> Any:
     return where(value_of(x) == value_of(y), (_as_dual(x) + y) * 0.5, chosen)
 
 
+def sigmoid(x: Number) -> Any:
+    """Return 1 / (1 + exp(-x)) of tensors or arrays, without overflow.
+
+    Example:
+        >>> sigmoid(np.array([-1000.0, 0.0]))
+        array([0. , 0.5])
+    """
+    if is_tensor(x):
+        return x.sigmoid()
+    smaller = np.exp(-abs(x))
+    return np.where(x < 0, smaller, 1.0) / (1.0 + smaller)
+
+
 def clip(x: Number, low: float, high: float) -> Any:
     """Move numbers into an interval; outside of it the gradient is 0.
 

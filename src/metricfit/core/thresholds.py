@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from metricfit.core.arrays import is_tensor
+import numpy as np
+
+from metricfit.core.arrays import Array, in_kind_of, is_floating, is_tensor, to_numpy
+from metricfit.core.numerics import sigmoid
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 if TYPE_CHECKING:
@@ -53,12 +56,12 @@ class PerLabel:
     Args:
         thresholds: Probabilities ``(c,)`` as a list, an array or a tensor, for example those of
             ``curves.best_thresholds``; or a ``decide.Decision``, whose thresholds of logits become probabilities.
-            Numbers are kept as float64; a tensor is kept as it is, with its gradient.
+            Numbers are kept as a float64 array; a tensor is kept as it is, with its gradient.
             They lie from 0 to 1, or are infinite: then a label is never called. Losses need numbers strictly between 0
             and 1.
 
     Attributes:
-        numbers: The thresholds, a tensor ``(c,)``.
+        numbers: The thresholds, an array or a tensor ``(c,)``.
 
     Raises:
         InvalidTypeError: The thresholds are no numbers.
@@ -71,15 +74,15 @@ class PerLabel:
         tensor(0.1283)
     """
 
-    def __init__(self, thresholds: Sequence[float] | Tensor | Any) -> None:
+    def __init__(self, thresholds: Sequence[float] | Array) -> None:
         self.numbers = _read_numbers(thresholds, "PerLabel")
-        if self.numbers.device.type == "cpu":
+        if _can_be_read(self.numbers):
             outside = [number for number in self.tolist() if math.isfinite(number) and not 0.0 <= number <= 1.0]
             if outside:
                 raise InvalidValueError(f"PerLabel needs probabilities, got {outside[0]}; {FROM_LOGITS}")
 
     @classmethod
-    def from_logits(cls, thresholds: Sequence[float] | Tensor | Any) -> PerLabel:
+    def from_logits(cls, thresholds: Sequence[float] | Array) -> PerLabel:
         """Make thresholds of probabilities from thresholds of logits.
 
         Args:
@@ -94,10 +97,8 @@ class PerLabel:
         """
         if hasattr(thresholds, "as_threshold"):  # a decision knows that its thresholds are of logits
             return cls(thresholds)
-        import torch
-
-        numbers = _read_numbers(thresholds, "PerLabel.from_logits").detach().double()
-        return cls(torch.where(numbers.isinf(), numbers, numbers.sigmoid()))
+        numbers = to_numpy(_read_numbers(thresholds, "PerLabel.from_logits"), np.float64)
+        return cls(np.where(np.isinf(numbers), numbers, sigmoid(numbers)))
 
     def tolist(self) -> list[float]:
         """Return the thresholds as a list.
@@ -105,7 +106,7 @@ class PerLabel:
         Returns:
             One number per label.
         """
-        numbers: list[float] = self.numbers.detach().tolist()
+        numbers: list[float] = self.numbers.tolist()
         return numbers
 
     def __len__(self) -> int:
@@ -133,7 +134,7 @@ class PerLabel:
         Raises:
             InvalidValueError: A threshold is not strictly between 0 and 1.
         """
-        if self.numbers.device.type == "cpu":
+        if _can_be_read(self.numbers):
             outside = [number for number in self.tolist() if not 0.0 < number < 1.0]
             if outside:
                 raise InvalidValueError(
@@ -165,8 +166,8 @@ class ThresholdGrid:
                 [1., 1.]], dtype=torch.float64)
     """
 
-    def __init__(self, thresholds: Sequence[float] | Tensor | Any) -> None:
-        self.numbers: tuple[float, ...] = tuple(_read_numbers(thresholds, "ThresholdGrid").detach().tolist())
+    def __init__(self, thresholds: Sequence[float] | Array) -> None:
+        self.numbers: tuple[float, ...] = tuple(_read_numbers(thresholds, "ThresholdGrid").tolist())
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -259,8 +260,8 @@ def thresholds_of_batch(
     if isinstance(setting, PerLabel) or (is_tensor(setting) and setting.dim() == 2):
         if labels is None:
             raise refuse_classes()
-        column = setting.numbers.unsqueeze(-1) if isinstance(setting, PerLabel) else setting
-        return check_length(column, labels).to(batch.logits.device)
+        column = setting.numbers[..., None] if isinstance(setting, PerLabel) else setting
+        return in_kind_of(check_length(column, labels), batch.logits)
     several = list(setting.numbers if isinstance(setting, ThresholdGrid) else setting)
     if not isinstance(setting, ThresholdGrid) and labels is not None and len(several) == labels > 1:
         raise refuse_two_readings(threshold, labels)
@@ -284,12 +285,14 @@ def keep_threshold(module: nn.Module, threshold: Thresholds) -> None:
     Raises:
         InvalidValueError: The threshold is something else, or out of range.
     """
+    import torch
     from torch import nn
 
     kept = read_threshold(threshold)
     module.per_label = isinstance(kept, PerLabel)  # type: ignore[assignment]
     if isinstance(kept, PerLabel):  # copied, because loading a state dict into the module must not change the setting
-        kept = kept.numbers if kept.numbers.requires_grad else kept.numbers.clone()
+        kept = torch.as_tensor(kept.numbers)
+        kept = kept if kept.requires_grad else kept.clone()
     elif is_tensor(kept):
         if kept.dim() > 1:
             raise InvalidValueError(f"thresholds are a number or a list of them, got shape {tuple(kept.shape)}")
@@ -314,7 +317,7 @@ def refuse_classes() -> InvalidValueError:
     )
 
 
-def check_length(thresholds: Tensor, labels: int) -> Tensor:
+def check_length(thresholds: Array, labels: int) -> Array:
     """Return thresholds ``(c, 1)`` if there are as many as labels.
 
     Raises:
@@ -337,9 +340,7 @@ def refuse_two_readings(threshold: object, labels: int) -> InvalidValueError:
     )
 
 
-def _read_numbers(thresholds: Any, owner: str) -> Tensor:
-    import torch
-
+def _read_numbers(thresholds: Any, owner: str) -> Array:
     if hasattr(thresholds, "as_threshold"):
         thresholds = thresholds.as_threshold()
         if not isinstance(thresholds, PerLabel):
@@ -348,15 +349,19 @@ def _read_numbers(thresholds: Any, owner: str) -> Tensor:
         thresholds = thresholds.numbers
     numbers = thresholds
     if not is_tensor(numbers):
-        plain = numbers.tolist() if hasattr(numbers, "tolist") else numbers  # of NumPy and pandas
         try:
-            numbers = torch.tensor(plain, dtype=torch.float64)
+            numbers = np.array(numbers, np.float64)
         except (TypeError, ValueError, RuntimeError):
             raise InvalidTypeError(f"{owner} needs a list of numbers, got {quote(thresholds)}") from None
-    if numbers.dim() != 1 or not numbers.numel():
+    if numbers.ndim != 1 or not len(numbers):
         raise InvalidValueError(f"{owner} needs a list of numbers, got shape {tuple(numbers.shape)}")
-    if not numbers.is_floating_point():
+    if not is_floating(numbers):
         numbers = numbers.double()
-    if numbers.device.type == "cpu" and bool(numbers.detach().isnan().any()):
-        raise InvalidValueError(f"{owner}: a threshold is NaN, in {quote(numbers.detach().tolist())}")
+    if _can_be_read(numbers) and bool((numbers != numbers).any()):
+        raise InvalidValueError(f"{owner}: a threshold is NaN, in {quote(numbers.tolist())}")
     return numbers
+
+
+def _can_be_read(numbers: Array) -> bool:
+    """Return whether numbers can be read without waiting for a device."""
+    return not is_tensor(numbers) or numbers.device.type == "cpu"

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from metricfit.core.tensor_numerics import exact_dtype
 from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, MetricfitError, quote
 
 #: The largest difference from 1 of a sum of class shares that counts as rounding, and that of shares in half precision.
@@ -71,18 +70,6 @@ def check_nan_logits(logits: Tensor) -> None:
 def is_false(flag: Tensor) -> bool:
     """Return whether a 0-d flag is false. Under vmap the value cannot be read, and the result is False."""
     return _read(flag) == 0
-
-
-def can_be_exclusive(positives: Tensor, predicted: Tensor, n: Tensor) -> bool:
-    """Return whether the classes of counts can be exclusive: positives and predictions each add up to n over them."""
-    if torch.compiler.is_compiling():
-        return True
-    rounding = math.sqrt(torch.finfo(n.dtype).eps) if n.is_floating_point() else 0.0
-    positives, predicted, n = (part.detach().to(exact_dtype(part.device)) for part in (positives, predicted, n))
-    total = n.amax(-1, keepdim=True)
-    differences = (n - total, positives.sum(-1, keepdim=True) - total, predicted.sum(-1, keepdim=True) - total)
-    agree = torch.stack([(difference.abs() <= rounding * total).all() for difference in differences]).all()
-    return not is_false(agree)
 
 
 def _read(number: Tensor) -> float | None:

@@ -251,7 +251,7 @@ def smallest_positive_logits(thresholds: Tensor, dtype: torch.dtype) -> Tensor:
         >>> smallest_positive_logits(torch.tensor([0.75, 2.0]), torch.float64).round(decimals=2)
         tensor([1.1000,    inf], dtype=torch.float64)
     """
-    bound = thresholds.detach().cpu().double()
+    bound = torch.as_tensor(thresholds).detach().cpu().double()
     bits = torch.int32 if dtype == torch.float32 else torch.int64
     last = int(torch.tensor(torch.finfo(dtype).max, dtype=dtype).view(bits))
     low, high = torch.full_like(bound, -last, dtype=torch.int64), torch.full_like(bound, last, dtype=torch.int64)

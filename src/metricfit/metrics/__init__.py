@@ -1,8 +1,11 @@
 """Metrics as formulas over counts: named ones, your own, and requirements on them."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from metricfit._extras import explain_missing
 from metricfit.core.numerics import ratio, root, share
 from metricfit.core.thresholds import PerLabel, ThresholdGrid
-from metricfit.metrics.accumulator import Accumulator
 from metricfit.metrics.agreement import (
     balanced_accuracy,
     fowlkes_mallows,
@@ -15,7 +18,6 @@ from metricfit.metrics.agreement import (
     youden,
 )
 from metricfit.metrics.average import averaged
-from metricfit.metrics.binned_scores import BinnedScores
 from metricfit.metrics.decorators import metric
 from metricfit.metrics.formulas import (
     accuracy,
@@ -45,6 +47,13 @@ from metricfit.metrics.metric import Metric, MetricFactory, get_metric
 from metricfit.metrics.ranking import RankingMetric, auroc, auroc_ovo, average_precision, get_measure
 from metricfit.metrics.registry import names
 from metricfit.metrics.requirements import Requirement, parse_requirement
+
+if TYPE_CHECKING:
+    from metricfit.metrics.accumulator import Accumulator
+    from metricfit.metrics.binned_scores import BinnedScores
+
+#: Modules with buffers, which need torch.
+_LATER = {"Accumulator": "accumulator", "BinnedScores": "binned_scores"}
 
 __all__ = [
     "Accumulator",
@@ -103,3 +112,12 @@ __all__ = [
     "weighted_kappa",
     "youden",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with explain_missing(f"metrics.{name}", ["torch"], "metricfit[torch]"):
+        value = getattr(import_module(f"metricfit.metrics.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value

@@ -96,7 +96,7 @@ class Accumulator(LateBuffers):
         threshold = read_decision(threshold)
         self.per_label = isinstance(threshold, PerLabel)
         if isinstance(threshold, PerLabel):
-            self.register_buffer("threshold", threshold.numbers.detach().clone())
+            self.register_buffer("threshold", torch.as_tensor(threshold.numbers).detach().clone())
         else:
             self.threshold = threshold
         self._exclusive: bool | None = None

@@ -6,8 +6,7 @@ overflow nor vanish, for any sum of the weights.
 
 from __future__ import annotations
 
-from torch import Tensor
-
+from metricfit.core.arrays import Array
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import clip, constant, ratio, root, share, without_tiny
 from metricfit.metrics.decorators import builtin
@@ -18,7 +17,7 @@ BOTH = (*POSITIVES, *NEGATIVES)
 
 
 @builtin(needs=BOTH)
-def gmean(c: Counts) -> Tensor:
+def gmean(c: Counts) -> Array:
     """sqrt(tpr tnr), the geometric mean of the recalls of both classes.
 
     It is 0 where one of the classes is missing.
@@ -26,19 +25,19 @@ def gmean(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.gmean(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.6928], dtype=torch.float64)
+        array([0.69282032])
     """
     return root(share(c.tp, c.fn) * share(c.tn, c.fp))
 
 
 @builtin(needs=BOTH, whole_matrix=True)
-def balanced_accuracy(c: Counts) -> Tensor:
+def balanced_accuracy(c: Counts) -> Array:
     """(tpr + tnr) / 2, the mean recall of the classes; classes without samples are left out.
 
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.balanced_accuracy(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.7000], dtype=torch.float64)
+        array([0.7])
     """
     if c.classes == 1:
         classes = (c.positives > 0) + 0.0 + (c.negatives > 0)
@@ -47,7 +46,7 @@ def balanced_accuracy(c: Counts) -> Tensor:
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
-def mcc(c: Counts) -> Tensor:
+def mcc(c: Counts) -> Array:
     """(tp tn - fp fn) / sqrt((tp+fp)(tp+fn)(tn+fp)(tn+fn)), Matthews' correlation; over several classes, R_K.
 
     It is 0 where one of the four sums is 0. R_K: Gorodkin 2004.
@@ -55,7 +54,7 @@ def mcc(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.mcc(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.4082], dtype=torch.float64)
+        array([0.40824829])
     """
     c = _shares(c)
     if c.classes == 1:
@@ -66,7 +65,7 @@ def mcc(c: Counts) -> Tensor:
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
-def kappa(c: Counts) -> Tensor:
+def kappa(c: Counts) -> Array:
     """(p_o - p_e) / (1 - p_e), Cohen's kappa: agreement beyond chance.
 
     p_o is the share of agreement, p_e the share that chance would give. It is 0 where p_e is 1.
@@ -74,7 +73,7 @@ def kappa(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.kappa(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.4000], dtype=torch.float64)
+        array([0.4])
     """
     c = _shares(c)
     if c.classes == 1:
@@ -84,7 +83,7 @@ def kappa(c: Counts) -> Tensor:
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0))
-def informedness(c: Counts) -> Tensor:
+def informedness(c: Counts) -> Array:
     """tpr + tnr - 1, Youden's J.
 
     Computed as (tp tn - fp fn) / (positives negatives), which is 0 where one of the classes is missing.
@@ -92,14 +91,14 @@ def informedness(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.informedness(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.4000], dtype=torch.float64)
+        array([0.4])
     """
     c = _shares(c)
     return ratio(c.tp * c.tn - c.fp * c.fn, c.positives * c.negatives)
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0))
-def markedness(c: Counts) -> Tensor:
+def markedness(c: Counts) -> Array:
     """precision + npv - 1.
 
     Computed as (tp tn - fp fn) / (predicted (n - predicted)), which is 0 where all predictions are the same.
@@ -107,14 +106,14 @@ def markedness(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.markedness(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.4167], dtype=torch.float64)
+        array([0.41666667])
     """
     c = _shares(c)
     return ratio(c.tp * c.tn - c.fp * c.fn, c.predicted * (c.fn + c.tn))
 
 
 @builtin(needs=POSITIVES)
-def fowlkes_mallows(c: Counts) -> Tensor:
+def fowlkes_mallows(c: Counts) -> Array:
     """sqrt(precision recall), the Fowlkes-Mallows index.
 
     It is 0 where there are no positives or no predicted positives.
@@ -122,13 +121,13 @@ def fowlkes_mallows(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.fowlkes_mallows(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.6708], dtype=torch.float64)
+        array([0.67082039])
     """
     return root(share(c.tp, c.fp) * share(c.tp, c.fn))
 
 
 @builtin(needs=BOTH)
-def p4(c: Counts) -> Tensor:
+def p4(c: Counts) -> Array:
     """4 tp tn / (4 tp tn + (tp + tn)(fp + fn)), the harmonic mean of precision, recall, specificity and npv.
 
     It is 0 where tp or tn is 0.
@@ -136,7 +135,7 @@ def p4(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.p4(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.6957], dtype=torch.float64)
+        array([0.69565217])
     """
     c = _shares(c)
     return share(4 * c.tp * c.tn, (c.tp + c.tn) * (c.fp + c.fn))
@@ -152,7 +151,7 @@ def _shares(c: Counts) -> Counts:
     return c.map(lambda cell: without_tiny(cell) * scale)
 
 
-def _covariance(c: Counts) -> Tensor:
+def _covariance(c: Counts) -> Array:
     """Return the numerator of R_K and kappa as a sum over the classes, in which nothing cancels."""
     return (c.tp * c.tn - c.fp * c.fn).sum(-1)
 

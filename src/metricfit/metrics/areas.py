@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from typing import overload
 
-import torch
-from torch import Tensor
-
-from metricfit.core.tensor_numerics import exact_dtype
+from metricfit.core.arrays import Array, cast, exact, in_kind_of, is_floating, namespace
 from metricfit.core.types import Average, ScalarAverage
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.label_rankings import (
@@ -19,10 +16,10 @@ from metricfit.metrics.label_rankings import (
     average_precision_of,
     check_ranking_average,
 )
-from metricfit.metrics.sweep import Array, area_under_precision_recall, area_under_roc, as_tensor, sweep
+from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc, as_array, check_scores, sweep
 
 #: How far probabilities of classes may be from a sum of 1, by the precision of their type.
-ROUNDED_SUM = {torch.float64: 1e-6, torch.float32: 1e-4}
+ROUNDED_SUM = {"float64": 1e-6, "float32": 1e-4}
 ROUNDED_HALF = 2e-2
 
 
@@ -90,9 +87,9 @@ def auroc(
     questions = read_questions(scores, target, weight)
     if questions is None:
         _, counts = sweep(scores, target, weight, both_classes_for="the AUROC")
-        area = area_under_roc(counts.tp.squeeze(-1), counts.fp.squeeze(-1))
-        return _like(scores, area, average)
-    return _like(scores, auroc_of(questions, average, versus), average)
+        area = area_under_roc(counts.tp[..., 0], counts.fp[..., 0])
+        return _as_result(area, average)
+    return _as_result(auroc_of(questions, average, versus), average)
 
 
 @overload
@@ -134,9 +131,9 @@ def average_precision(
     questions = read_questions(scores, target, weight)
     if questions is None:
         _, counts = sweep(scores, target, weight, positives_for="average precision")
-        value = area_under_precision_recall(counts.tp.squeeze(-1), counts.fp.squeeze(-1))
-        return _like(scores, value, average)
-    return _like(scores, average_precision_of(questions, average), average)
+        value = area_under_precision_recall(counts.tp[..., 0], counts.fp[..., 0])
+        return _as_result(value, average)
+    return _as_result(average_precision_of(questions, average), average)
 
 
 def read_questions(scores: Array, target: Array, weight: Array | None) -> Questions | None:
@@ -145,18 +142,12 @@ def read_questions(scores: Array, target: Array, weight: Array | None) -> Questi
     Raises:
         InvalidValueError: The arrays do not fit each other, or hold values that are not allowed.
     """
-    s = as_tensor(scores, "scores").detach()
-    if s.dim() != 2 or s.shape[1] == 1:
+    s = as_array(scores, "scores")
+    if s.ndim != 2 or s.shape[1] == 1:
         return None
-    y = as_tensor(target, "target").detach().to(s.device)
-    w = None if weight is None else as_tensor(weight, "weight").detach().to(s.device, exact_dtype(s.device))
-    if not s.is_floating_point():
-        s = s.to(exact_dtype(s.device))
-    if s.shape[0] == 0:
-        raise InvalidValueError("there are no scores")
-    if not bool(s.isfinite().all()):
-        what, bad = ("NaN", s.isnan()) if bool(s.isnan().any()) else ("infinite", s.isinf())
-        raise InvalidValueError(f"{int(bad.sum())} of {s.numel()} scores are {what}")
+    y = in_kind_of(as_array(target, "target"), s)
+    w = None if weight is None else exact(in_kind_of(as_array(weight, "weight"), s))
+    s = check_scores(s)
     if w is not None and not bool(((w >= 0) & (w < math.inf)).all()):
         raise InvalidValueError("weights must be finite and at least 0")
     if y.shape == s.shape:
@@ -169,7 +160,7 @@ def read_questions(scores: Array, target: Array, weight: Array | None) -> Questi
     )
 
 
-def _read_labels(s: Tensor, y: Tensor, w: Tensor | None) -> Questions:
+def _read_labels(s: Array, y: Array, w: Array | None) -> Questions:
     if not bool(((y == 0) | (y == 1)).all()):
         raise InvalidValueError(
             f"target must hold 0 and 1 only, got values from {float(y.min()):g} to {float(y.max()):g}; give unknown "
@@ -177,30 +168,30 @@ def _read_labels(s: Tensor, y: Tensor, w: Tensor | None) -> Questions:
         )
     if w is not None:
         w = _check_weight(w, s, (tuple(s.shape), (len(s),), (len(s), 1)))
-        w = w.reshape(len(s), -1).expand_as(s).T
-    return Questions(s.T, y.T.to(exact_dtype(s.device)), w)
+        w = namespace(s).broadcast_to(w.reshape(len(s), -1), s.shape).T
+    return Questions(s.T, exact(y.T), w)
 
 
-def _read_classes(s: Tensor, y: Tensor, w: Tensor | None) -> Questions:
+def _read_classes(s: Array, y: Array, w: Array | None) -> Questions:
     classes = s.shape[1]
-    if y.is_floating_point() and not bool((y == y.round()).all()):
+    if is_floating(y) and not bool((y == y.round()).all()):
         raise InvalidValueError("target must hold class numbers, got fractions or NaN")
     if not bool(((y >= 0) & (y < classes)).all()):
         raise InvalidValueError(
             f"target must hold class numbers from 0 to {classes - 1}, got {float(y.min()):g} to {float(y.max()):g}"
         )
-    sums = s.to(exact_dtype(s.device)).sum(1)
-    tolerance = ROUNDED_SUM.get(s.dtype, ROUNDED_HALF)
-    if bool((s < 0).any()) or not bool(((sums - 1).abs() <= tolerance).all()):
+    sums = exact(s).sum(1)
+    tolerance = ROUNDED_SUM.get(str(s.dtype).removeprefix("torch."), ROUNDED_HALF)
+    if bool((s < 0).any()) or not bool((abs(sums - 1) <= tolerance).all()):
         raise InvalidValueError(
             f"scores of {classes} exclusive classes are probabilities that sum to 1: pass logits.softmax(1). Logits of "
             "one class do not rank samples as its probabilities do"
         )
     weight = None if w is None else _check_weight(w, s, ((len(s),), (len(s), 1))).reshape(-1)
-    return ask_classes(s.T, y.long(), weight)
+    return ask_classes(s.T, cast(y, namespace(y).int64), weight)
 
 
-def _check_weight(w: Tensor, s: Tensor, shapes: tuple[tuple[int, ...], ...]) -> Tensor:
+def _check_weight(w: Array, s: Array, shapes: tuple[tuple[int, ...], ...]) -> Array:
     if tuple(w.shape) not in shapes:
         raise InvalidValueError(f"scores have shape {tuple(s.shape)}, but weight has {tuple(w.shape)}")
     if not bool((w > 0).any()):
@@ -208,8 +199,5 @@ def _check_weight(w: Tensor, s: Tensor, shapes: tuple[tuple[int, ...], ...]) -> 
     return w
 
 
-def _like(scores: Array, value: Tensor, average: Average) -> float | Array:
-    if average is not None:
-        return float(value)
-    several = value.reshape(-1)
-    return several if isinstance(scores, Tensor) else several.numpy()
+def _as_result(value: Array, average: Average) -> float | Array:
+    return value.reshape(-1) if average is None else float(value)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from metricfit.core.arrays import Array, cast, namespace
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import Dual, constant, ratio, where
 from metricfit.core.types import Average, ZeroDivision
@@ -37,7 +36,7 @@ def averaged(
     zero_division: ZeroDivision = None,
     *,
     training: bool = False,
-) -> Tensor:
+) -> Array:
     """Average a metric over the classes.
 
     The macro average has the same classes as in scikit-learn: those with a true or a predicted sample, and for
@@ -68,8 +67,8 @@ def averaged(
 
     Example:
         >>> from metricfit.metrics import f1
-        >>> averaged(f1, Counts.from_labels(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), num_classes=3))
-        tensor(0.6667, dtype=torch.float64)
+        >>> averaged(f1, Counts.from_labels([0, 1, 1], [0, 1, 0], num_classes=3))
+        np.float64(0.6666666666666666)
     """
     check_average(metric, average)
     chosen, zero_division = check_classes(metric, classes), check_zero_division(metric, zero_division)
@@ -85,7 +84,7 @@ def averaged(
         mask, chosen = None, None
     value = metric(counts)
     if zero_division == 1:
-        value = torch.where(is_undefined(metric, counts), 1.0, value)
+        value = where(is_undefined(metric, counts), 1.0, value)
     present = has_samples(metric, counts, value) if zero_division == SKIP else None
     if average is None or counts.classes == 1 or metric.of_one_class:
         value = value if present is None else _skip(value, present)
@@ -95,8 +94,7 @@ def averaged(
     share = _shares(metric, counts, value, average, training, zero_division, present)
     share = share if mask is None else share * mask
     if average == "weighted" and zero_division == 1:  # without weights, the classes count alike
-        alike = torch.ones_like(share) if mask is None else mask.to(share.dtype).expand_as(share)
-        share = torch.where(share.sum(-1, keepdim=True) > 0, share, alike)
+        share = where(share.sum(-1)[..., None] > 0, share, 1.0 if mask is None else mask)
     total = share.sum(-1)
     if isinstance(value, Dual):
         return (value * ratio(share, float(total))).sum()
@@ -105,40 +103,40 @@ def averaged(
 
 
 def _sum_classes(cell: Any) -> Any:
-    return cell.sum(-1, keepdim=True) if isinstance(cell, Tensor) else cell.sum(-1)
+    return cell.sum(-1) if isinstance(cell, Dual) else cell.sum(-1)[..., None]
 
 
 def _without_class_axis(value: Any, counts: Counts) -> Any:
     """Return values ``(..., 1)`` as ``(...)``, and values of the whole matrix, or dual numbers, as they are."""
-    return value.squeeze(-1) if isinstance(value, Tensor) and value.dim() == counts.tp.dim() else value
+    return value if isinstance(value, Dual) or value.ndim < counts.tp.ndim else value[..., 0]
 
 
 def _ones(value: Any) -> Any:
-    return torch.ones_like(value) if isinstance(value, Tensor) else np.ones(value.value.shape)
+    return np.ones(value.value.shape) if isinstance(value, Dual) else namespace(value).ones_like(value)
 
 
-def _skip(value: Tensor, present: Tensor) -> Tensor:
-    return torch.where(present, value, math.nan)
+def _skip(value: Array, present: Array) -> Array:
+    return namespace(value).where(present, value, math.nan)
 
 
 def _shares(
     metric: Metric,
     counts: Counts,
-    value: Tensor,
+    value: Array,
     average: Average,
     training: bool,
     zero_division: ZeroDivision,
-    present: Tensor | None,
-) -> Tensor:
+    present: Array | None,
+) -> Array:
     """Return how much each class counts in an average that is a mean over the classes."""
     if average == "weighted":
         return constant(counts.positives)
     if present is not None:
-        return present.to(value.dtype)
+        return cast(present, value.dtype)
     if zero_division is not None:
         return _ones(value)
     if not training and counts.exclusive:
-        return (~((counts.positives <= 0) & (counts.predicted <= 0))).to(value.dtype)
+        return cast(~((counts.positives <= 0) & (counts.predicted <= 0)), value.dtype)
     if training and "positives" in metric.needs:
         empty = constant(counts.positives) <= 0  # NaN is not left out: it shows that logits diverged
         return where(empty, 0.0, _ones(value))
@@ -151,7 +149,7 @@ def loss_of_counts(
     average: Average,
     classes: Sequence[int] | None = None,
     zero_division: ZeroDivision = None,
-) -> Tensor:
+) -> Array:
     """Compute the loss of a training batch: 1 minus the average of a metric, or the average if lower is better.
 
     Args:
@@ -173,8 +171,8 @@ def loss_of_counts(
     if isinstance(value, Dual):
         return value if metric.minimize else 1.0 - value
     if zero_division == SKIP:
-        value = torch.where(value.isnan(), 0.0, value)  # no class has samples
-    if counts.tp.dim() > 1 + isinstance(metric, GroupGap):  # several thresholds
+        value = where(value != value, 0.0, value)  # no class has samples
+    if counts.tp.ndim > 1 + isinstance(metric, GroupGap):  # several thresholds
         value = value.mean(0)
     return value if metric.minimize else 1 - value
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
+from metricfit.core.arrays import Array
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class ClassSelection:
         copied.__dict__.update(self.__dict__, class_index=index, class_name=name)
         return copied
 
-    def select_class(self, value: Tensor) -> Tensor:
+    def select_class(self, value: Array) -> Array:
         """Return the value of the class.
 
         Args:

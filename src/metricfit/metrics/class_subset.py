@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from metricfit.core.arrays import Array, is_tensor, namespace
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import Dual
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 
@@ -48,7 +48,7 @@ def check_classes(metric: Metric, classes: Sequence[int] | None) -> tuple[int, .
     return tuple(numbers)
 
 
-def class_mask(metric: Metric, counts: Counts, classes: tuple[int, ...]) -> Tensor:
+def class_mask(metric: Metric, counts: Counts, classes: tuple[int, ...]) -> Array:
     """Return 1 for the chosen classes and 0 for the others, ``(c,)``.
 
     Raises:
@@ -65,21 +65,21 @@ def class_mask(metric: Metric, counts: Counts, classes: tuple[int, ...]) -> Tens
         raise InvalidValueError(f"classes={list(classes)}: there are {number} classes, 0 to {number - 1}")
     if metric.whole_matrix and counts.exclusive:
         raise InvalidValueError(_whole_matrix_message(metric))
-    if isinstance(counts.tp, Dual):
+    if not is_tensor(counts.tp):
         return np.array([float(k in classes) for k in range(number)])
-    if counts.tp.device.type == "cpu" or torch.compiler.is_compiling():
+    if counts.tp.device.type == "cpu" or namespace(counts.tp).compiler.is_compiling():
         return _make_mask(classes, number, counts.tp.dtype, counts.tp.device)
     return _kept_mask(classes, number, counts.tp.dtype, counts.tp.device)
 
 
-def _make_mask(classes: tuple[int, ...], number: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor([float(k in classes) for k in range(number)], dtype=dtype, device=device)
+def _make_mask(classes: tuple[int, ...], number: int, dtype: Any, device: Any) -> Array:
+    return sys.modules["torch"].tensor([float(k in classes) for k in range(number)], dtype=dtype, device=device)
 
 
 @lru_cache(maxsize=64)
-def _kept_mask(classes: tuple[int, ...], number: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _kept_mask(classes: tuple[int, ...], number: int, dtype: Any, device: Any) -> Array:
     """Return the mask on a GPU. It is kept, because copying it there in every step would wait for the GPU."""
-    with torch.inference_mode(False):
+    with sys.modules["torch"].inference_mode(False):
         return _make_mask(classes, number, dtype, device)
 
 

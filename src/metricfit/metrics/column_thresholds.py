@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from metricfit.core.tensor_numerics import exact_dtype
+from metricfit.core.arrays import Array, exact, in_kind_of, is_floating, namespace
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import best_threshold
 from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.metrics.sweep import Array, as_tensor, checked, matrix
+from metricfit.metrics.sweep import as_array, checked, matrix
 from metricfit.metrics.threshold_search import search_columns, smallest_of_score
 
 
@@ -23,8 +22,8 @@ class BestThresholds(NamedTuple):
         values: The values of the metric ``(c,)``.
 
     Example:
-        >>> best_thresholds(torch.tensor([[0.75], [0.25]]), torch.tensor([[1], [0]]), "f1").values
-        tensor([1.], dtype=torch.float64)
+        >>> best_thresholds([[0.75], [0.25]], [[1], [0]], "f1").values
+        array([1.])
     """
 
     thresholds: Array
@@ -61,18 +60,15 @@ def best_thresholds(
         raise InvalidValueError(
             f"{measured.name} is not the same for all columns; call best_threshold for each of them"
         )
-    s, y = matrix(scores, "scores").detach(), matrix(target, "target").detach()
+    s, y = matrix(scores, "scores"), matrix(target, "target")
     if s.shape != y.shape:
         raise InvalidValueError(f"scores have shape {tuple(s.shape)}, but target has {tuple(y.shape)}")
-    if s.numel() == 0:
+    if 0 in s.shape:
         raise InvalidValueError("there are no scores")
-    if not s.is_floating_point():
-        s = s.to(exact_dtype(s.device))
+    s = s if is_floating(s) else exact(s)
     if weight is not None:
-        best = _search_weighted(s, y, measured, as_tensor(weight, "weight").detach())
-        return best if isinstance(scores, Tensor) else BestThresholds(best.thresholds.numpy(), best.values.numpy())
-    with torch.no_grad():
-        found = search_columns(s.T, y.to(s.device).T, measured)
+        return _search_weighted(s, y, measured, as_array(weight, "weight"))
+    found = search_columns(s.T, in_kind_of(y, s).T, measured)
     if not bool(found.valid.all()):
         for place in range(s.shape[1]):
             try:
@@ -80,22 +76,21 @@ def best_thresholds(
             except InvalidValueError as error:
                 raise InvalidValueError(f"column {place}: {error}") from None
     thresholds = found.thresholds
-    if s.dtype in (torch.bfloat16, torch.float16):
-        thresholds = thresholds.new_tensor([smallest_of_score(number, s.dtype) for number in thresholds.tolist()])
-    if isinstance(scores, Tensor):
-        return BestThresholds(thresholds, found.values)
-    return BestThresholds(thresholds.numpy(), found.values.numpy())
+    if "float16" in str(s.dtype):
+        numbers = [smallest_of_score(number, s) for number in thresholds.tolist()]
+        thresholds = in_kind_of(np.array(numbers), s)
+    return BestThresholds(thresholds, found.values)
 
 
-def _search_weighted(scores: Tensor, target: Tensor, metric: Metric, weight: Tensor) -> BestThresholds:
+def _search_weighted(scores: Array, target: Array, metric: Metric, weight: Array) -> BestThresholds:
     """Search the columns one after the other."""
     if tuple(weight.shape) not in ((len(scores),), (len(scores), 1), tuple(scores.shape)):
         raise InvalidValueError(f"scores have shape {tuple(scores.shape)}, but weight has {tuple(weight.shape)}")
-    weights = weight.reshape(len(scores), -1).expand(scores.shape)
+    weights = namespace(weight).broadcast_to(weight.reshape(len(scores), -1), scores.shape)
     best = []
     for place in range(scores.shape[1]):
         try:
             best.append(best_threshold(scores[:, place], target[:, place], metric, weight=weights[:, place]))
         except InvalidValueError as error:
             raise InvalidValueError(f"column {place}: {error}") from None
-    return BestThresholds(*torch.tensor(best, dtype=torch.float64, device=scores.device).unbind(1))
+    return BestThresholds(*(in_kind_of(np.array(column), scores) for column in zip(*best, strict=True)))

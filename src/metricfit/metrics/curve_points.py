@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from metricfit.metrics.sweep import Array
+from metricfit.core.arrays import Array
 
 
 class RocCurve(NamedTuple):
@@ -17,7 +17,7 @@ class RocCurve(NamedTuple):
 
     Example:
         >>> from metricfit.curves import roc
-        >>> curve = roc(torch.tensor([0.9, 0.2]), torch.tensor([1, 0]))
+        >>> curve = roc([0.9, 0.2], [1, 0])
         >>> curve.fpr.tolist(), curve.tpr.tolist()
         ([0.0, 0.0, 1.0], [0.0, 1.0, 1.0])
     """
@@ -37,7 +37,7 @@ class PrecisionRecallCurve(NamedTuple):
 
     Example:
         >>> from metricfit.curves import precision_recall
-        >>> curve = precision_recall(torch.tensor([0.9, 0.2]), torch.tensor([1, 0]))
+        >>> curve = precision_recall([0.9, 0.2], [1, 0])
         >>> curve.precision.tolist(), curve.recall.tolist()
         ([0.5, 1.0, 1.0], [1.0, 1.0, 0.0])
     """

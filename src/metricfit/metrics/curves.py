@@ -11,11 +11,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
+from metricfit.core.arrays import Array, namespace
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import LARGEST, ROUNDING, ratio
+from metricfit.core.numerics import LARGEST, ROUNDING, ratio, where
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.areas import auroc as auroc
 from metricfit.metrics.areas import average_precision as average_precision
@@ -26,7 +24,6 @@ from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.sweep import (
-    Array,
     Sweep,
     choose_among_ties,
     one_class,
@@ -45,7 +42,7 @@ class BestThreshold(NamedTuple):
         value: The value of the metric.
 
     Example:
-        >>> threshold, value = best_threshold(torch.tensor([0.75, 0.25]), torch.tensor([1, 0]), "f1")
+        >>> threshold, value = best_threshold([0.75, 0.25], [1, 0], "f1")
         >>> threshold, value
         (0.75, 1.0)
     """
@@ -74,8 +71,8 @@ def roc(scores: Array, target: Array, weight: Array | None = None) -> RocCurve:
     """
     thresholds, counts = sweep(scores, target, weight, both_classes_for="the ROC curve")
     points = (ratio(counts.fp, counts.fp[-1]), ratio(counts.tp, counts.tp[-1]))
-    fpr, tpr = (_like(scores, rate.squeeze(-1)) for rate in points)
-    return RocCurve(fpr, tpr, _like(scores, thresholds))
+    fpr, tpr = (rate[..., 0] for rate in points)
+    return RocCurve(fpr, tpr, thresholds)
 
 
 def precision_recall(scores: Array, target: Array, weight: Array | None = None) -> PrecisionRecallCurve:
@@ -97,10 +94,10 @@ def precision_recall(scores: Array, target: Array, weight: Array | None = None) 
         array([1. , 1. , 0.5, 0. ])
     """
     thresholds, counts = sweep(scores, target, weight, positives_for="the precision-recall curve")
-    precision = ratio(counts.tp, counts.predicted).squeeze(-1)
+    precision = ratio(counts.tp, counts.predicted)[..., 0]
     precision[0] = 1.0
-    recall = ratio(counts.tp, counts.tp[-1]).squeeze(-1)
-    return PrecisionRecallCurve(*(_like(scores, column.flip(0)) for column in (precision, recall, thresholds[1:])))
+    recall = ratio(counts.tp, counts.tp[-1])[..., 0]
+    return PrecisionRecallCurve(*(namespace(part).flip(part, (0,)) for part in (precision, recall, thresholds[1:])))
 
 
 def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = None) -> float:
@@ -197,8 +194,7 @@ def best_threshold(
     measured, requirements = get_metric(metric), as_requirements(subject_to)
     found = search_column(scores, target, measured) if weight is None and not requirements else None
     best = BestThreshold(*found) if found else best_of_sweep(sweep(scores, target, weight), measured, requirements)
-    dtype = scores.dtype if isinstance(scores, Tensor) else None
-    return best._replace(threshold=smallest_of_score(best.threshold, dtype))
+    return best._replace(threshold=smallest_of_score(best.threshold, scores))
 
 
 def best_of_sweep(candidates: Sweep, metric: Metric, requirements: list[Requirement]) -> BestThreshold:
@@ -228,19 +224,15 @@ def best_or_nearest(candidates: Sweep, metric: Metric, requirements: Sequence[Re
     return ChosenThreshold(*chosen, feasible, judge_requirements(requirements, candidates, chosen.threshold))
 
 
-def best_of_allowed(candidates: Sweep, metric: Metric, allowed: Tensor) -> BestThreshold:
+def best_of_allowed(candidates: Sweep, metric: Metric, allowed: Array) -> BestThreshold:
     """Return the best of the allowed thresholds; ``choose_among_ties`` says which one of equally good ones."""
     value = one_class(metric, candidates.counts)
     better = -value if metric.minimize else value
-    highest = better[allowed].max()
+    highest = float(better[allowed].max())
     # Equal values that were rounded differently are ties.
-    tied = allowed & (better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST))
-    index = int(choose_among_ties(tied, candidates.counts.tp.squeeze(-1), candidates.counts.fp.squeeze(-1)))
+    tied = allowed & (better >= highest - ROUNDING * min(abs(highest), LARGEST))
+    index = int(choose_among_ties(tied, candidates.counts.tp[..., 0], candidates.counts.fp[..., 0])[0])
     return BestThreshold(float(candidates.thresholds[index]), float(value[index]))
-
-
-def _like(scores: Array, result: Tensor) -> Array:
-    return result if isinstance(scores, Tensor) else result.numpy()
 
 
 def as_requirements(subject_to: Requirements | None, *, gaps: bool = False) -> list[Requirement]:
@@ -269,8 +261,8 @@ def as_requirements(subject_to: Requirements | None, *, gaps: bool = False) -> l
     return requirements
 
 
-def _fpr_where(counts: Counts, allowed: Tensor) -> float:
-    rates = torch.where(allowed, ratio(counts.fp, counts.fp[-1]), math.inf)
+def _fpr_where(counts: Counts, allowed: Array) -> float:
+    rates = where(allowed, ratio(counts.fp, counts.fp[-1]), math.inf)
     return float(rates.min())
 
 

@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, overload
 
-from torch import Tensor
-
+from metricfit.core.arrays import Array
 from metricfit.core.counts import Counts
 from metricfit.metrics import registry
 from metricfit.metrics.metric import Bounds, Formula, Metric, MetricFactory, make_metric
@@ -32,18 +31,18 @@ class MetricDecorator(Protocol):
     """What ``metric(...)`` returns: it makes a Metric, or a factory where the function has parameters."""
 
     @overload
-    def __call__(self, formula: Callable[[Counts], Tensor], /) -> Metric: ...
+    def __call__(self, formula: Callable[[Counts], Array], /) -> Metric: ...
     @overload
     def __call__(  # type: ignore[overload-cannot-match]  # mypy erases P
-        self, formula: Callable[Concatenate[Counts, P], Tensor], /
+        self, formula: Callable[Concatenate[Counts, P], Array], /
     ) -> MetricFactory[P]: ...
 
 
 @overload
-def metric(formula: Callable[[Counts], Tensor]) -> Metric: ...
+def metric(formula: Callable[[Counts], Array]) -> Metric: ...
 @overload
 def metric(  # type: ignore[overload-cannot-match]  # mypy erases P
-    formula: Callable[Concatenate[Counts, P], Tensor],
+    formula: Callable[Concatenate[Counts, P], Array],
 ) -> MetricFactory[P]: ...
 @overload
 def metric(
@@ -85,7 +84,7 @@ def metric(
         ... def lift(c):
         ...     return c.tp * c.n / (c.predicted * c.positives)
         >>> lift(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([1.5000], dtype=torch.float64)
+        array([1.5])
     """
 
     def build(formula: Formula) -> Metric | MetricFactory[...]:
@@ -104,10 +103,10 @@ def builtin(
     bounds: Bounds = (0.0, 1.0),
     needs: Sequence[str] = (),
     whole_matrix: bool = False,
-) -> Callable[[Callable[[Counts], Tensor]], Metric]:
+) -> Callable[[Callable[[Counts], Array]], Metric]:
     """Make a metric of this library from a formula that guards its own divisions."""
 
-    def build(formula: Callable[[Counts], Tensor]) -> Metric:
+    def build(formula: Callable[[Counts], Array]) -> Metric:
         entry = make_metric(formula, minimize, bounds, needs, whole_matrix, user_defined=False)
         assert isinstance(entry, Metric)
         summary, example, code = inspect.cleandoc(formula.__doc__ or "").partition("\n\nExample:")

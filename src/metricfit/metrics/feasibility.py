@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
-
+from metricfit.core.arrays import Array
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ROUNDING
+from metricfit.core.numerics import ROUNDING, maximum
 from metricfit.errors import MetricfitError
 from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import one_class
@@ -62,7 +62,7 @@ class InfeasibleError(MetricfitError, ValueError):
     Example:
         >>> from metricfit import best_threshold
         >>> try:
-        ...     best_threshold(torch.tensor([0.2, 0.9]), torch.tensor([1, 0]), "f1", subject_to="precision >= 0.9")
+        ...     best_threshold([0.2, 0.9], [1, 0], "f1", subject_to="precision >= 0.9")
         ... except InfeasibleError as error:
         ...     error.requirements["precision >= 0.9"].reachable
         0.5
@@ -96,7 +96,7 @@ class Allowed(NamedTuple):
         feasible: Whether some threshold meets all requirements.
     """
 
-    thresholds: Tensor
+    thresholds: Array
     feasible: bool
 
 
@@ -111,13 +111,13 @@ def allowed_thresholds(counts: Counts, requirements: Sequence[Requirement]) -> A
         The thresholds that may be chosen.
     """
     if not requirements:
-        return Allowed(torch.ones(len(counts.tp), dtype=torch.bool, device=counts.tp.device), True)
+        return Allowed(counts.tp[..., 0] == counts.tp[..., 0], True)
     violations = [one_class(requirement, counts) for requirement in requirements]
     pairs = zip(requirements, violations, strict=True)
-    met = torch.stack([requirement.forgives(violation) for requirement, violation in pairs]).all(0)
+    met = reduce(operator.and_, [requirement.forgives(violation) for requirement, violation in pairs])
     if bool(met.any()):
         return Allowed(met, True)
-    largest = torch.stack(violations).amax(0)
+    largest = reduce(maximum, violations)
     return Allowed(largest <= largest.min() + ROUNDING, False)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torch import Tensor
-
+from metricfit.core.arrays import Array
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import maximum, minimum, ratio, share, where
 from metricfit.metrics.decorators import builtin, builtin_factory
@@ -15,12 +14,12 @@ from metricfit.metrics.row_cost import CostFactory
 
 #: A parameter as users give it, and as a formula gets it: one number, or one number per class.
 PerClass = float | Sequence[float]
-Parameter = float | Tensor
+Parameter = float | Array
 
 POSITIVES, NEGATIVES = ("positives",), ("negatives",)
 
 
-def _fbeta(c: Counts, beta: Parameter) -> Tensor:
+def _fbeta(c: Counts, beta: Parameter) -> Array:
     of_misses, of_false_alarms = _shares_of_errors(beta)
     return share(c.tp, of_misses * c.fn + of_false_alarms * c.fp)
 
@@ -55,12 +54,12 @@ def fbeta(beta: PerClass) -> None:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.fbeta(beta=2)(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.6250], dtype=torch.float64)
+        array([0.625])
     """
 
 
 @builtin(needs=POSITIVES)
-def f1(c: Counts) -> Tensor:
+def f1(c: Counts) -> Array:
     """2 tp / (2 tp + fn + fp), the F1 score: the harmonic mean of precision and recall; also the Dice coefficient.
 
     0/0, without positives and predicted positives, is 0; scikit-learn warns there and gives 0 too.
@@ -68,12 +67,12 @@ def f1(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.f1(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.6667], dtype=torch.float64)
+        array([0.66666667])
     """
     return _fbeta(c, beta=1)
 
 
-def _tversky(c: Counts, alpha: Parameter, beta: Parameter) -> Tensor:
+def _tversky(c: Counts, alpha: Parameter, beta: Parameter) -> Array:
     of_tp, of_fp, of_fn = _scaled_weights(alpha, beta)
     return share(of_tp * c.tp, of_fp * c.fp + of_fn * c.fn)
 
@@ -102,12 +101,12 @@ def tversky(alpha: PerClass, beta: PerClass) -> None:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.tversky(alpha=0.3, beta=0.7)(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.6383], dtype=torch.float64)
+        array([0.63829787])
     """
 
 
 @builtin(needs=POSITIVES)
-def jaccard(c: Counts) -> Tensor:
+def jaccard(c: Counts) -> Array:
     """tp / (tp + fp + fn), the intersection over union.
 
     It is 0 where there are neither positives nor predicted positives.
@@ -115,19 +114,19 @@ def jaccard(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.jaccard(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.5000], dtype=torch.float64)
+        array([0.5])
     """
     return share(c.tp, c.fp + c.fn)
 
 
 @builtin(whole_matrix=True)
-def accuracy(c: Counts) -> Tensor:
+def accuracy(c: Counts) -> Array:
     """(tp + tn) / n, the share of right decisions; over several classes, sum tp / n.
 
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.accuracy(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.7000], dtype=torch.float64)
+        array([0.7])
     """
     if c.classes == 1:
         return share(c.tp + c.tn, c.fp + c.fn)
@@ -135,7 +134,7 @@ def accuracy(c: Counts) -> Tensor:
 
 
 @builtin(needs=POSITIVES)
-def precision(c: Counts) -> Tensor:
+def precision(c: Counts) -> Array:
     """tp / (tp + fp), the share of predicted positives that are positive.
 
     It is 0 where nothing is predicted positive.
@@ -143,13 +142,13 @@ def precision(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.precision(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.7500], dtype=torch.float64)
+        array([0.75])
     """
     return share(c.tp, c.fp)
 
 
 @builtin(needs=POSITIVES)
-def recall(c: Counts) -> Tensor:
+def recall(c: Counts) -> Array:
     """tp / (tp + fn), the true positive rate.
 
     It is 0 where there are no positives.
@@ -157,13 +156,13 @@ def recall(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.recall(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.6000], dtype=torch.float64)
+        array([0.6])
     """
     return share(c.tp, c.fn)
 
 
 @builtin(needs=NEGATIVES)
-def specificity(c: Counts) -> Tensor:
+def specificity(c: Counts) -> Array:
     """tn / (tn + fp), the true negative rate.
 
     It is 0 where there are no negatives.
@@ -171,13 +170,13 @@ def specificity(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.specificity(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.8000], dtype=torch.float64)
+        array([0.8])
     """
     return share(c.tn, c.fp)
 
 
 @builtin(needs=NEGATIVES, minimize=True)
-def fpr(c: Counts) -> Tensor:
+def fpr(c: Counts) -> Array:
     """fp / (fp + tn), the false positive rate; lower is better.
 
     It is 0 where there are no negatives.
@@ -185,13 +184,13 @@ def fpr(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.fpr(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.2000], dtype=torch.float64)
+        array([0.2])
     """
     return share(c.fp, c.tn)
 
 
 @builtin(needs=POSITIVES, minimize=True)
-def fnr(c: Counts) -> Tensor:
+def fnr(c: Counts) -> Array:
     """fn / (fn + tp), the false negative rate; lower is better.
 
     It is 0 where there are no positives.
@@ -199,13 +198,13 @@ def fnr(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.fnr(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.4000], dtype=torch.float64)
+        array([0.4])
     """
     return share(c.fn, c.tp)
 
 
 @builtin(needs=NEGATIVES)
-def npv(c: Counts) -> Tensor:
+def npv(c: Counts) -> Array:
     """tn / (tn + fn), the negative predictive value.
 
     It is 0 where nothing is predicted negative.
@@ -213,13 +212,13 @@ def npv(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.npv(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.6667], dtype=torch.float64)
+        array([0.66666667])
     """
     return share(c.tn, c.fn)
 
 
 @builtin(minimize=True)
-def selection_rate(c: Counts) -> Tensor:
+def selection_rate(c: Counts) -> Array:
     """(tp + fp) / n, the share of rows that are called positive; lower is better.
 
     The labels do not matter: use it in a requirement, such as ``"selection_rate <= 0.02"`` where at most 2 % of all
@@ -228,12 +227,12 @@ def selection_rate(c: Counts) -> Tensor:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.selection_rate(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.4000], dtype=torch.float64)
+        array([0.4])
     """
     return share(c.tp + c.fp, c.fn + c.tn)
 
 
-def _cost(c: Counts, fp: Parameter, fn: Parameter) -> Tensor:
+def _cost(c: Counts, fp: Parameter, fn: Parameter) -> Array:
     return ratio(fp * c.fp + fn * c.fn, c.n)
 
 
@@ -263,7 +262,7 @@ def cost(fp: PerClass | str, fn: PerClass | str) -> None:
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.cost(fp=1, fn=10)(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([2.1000], dtype=torch.float64)
+        array([2.1])
         >>> metrics.cost(fp=5, fn="amount").columns
         ('amount',)
     """

@@ -6,10 +6,9 @@ import math
 import operator
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
+from metricfit.core.arrays import Array, namespace
 from metricfit.core.counts import Counts
+from metricfit.core.numerics import where
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.presence import is_undefined
@@ -71,7 +70,7 @@ class GroupGap(Metric):
         groups = self.groups if self.group_names is None else list(self.group_names)
         return f"{in_brackets(self.metric.name)}.gap({groups!r})"
 
-    def __call__(self, counts: Counts) -> Tensor:
+    def __call__(self, counts: Counts) -> Array:
         """Compute the largest difference.
 
         Args:
@@ -87,7 +86,7 @@ class GroupGap(Metric):
         self._check_counts(counts)
         return self.difference(self.metric(counts), counts)
 
-    def difference(self, value: Tensor, counts: Counts) -> Tensor:
+    def difference(self, value: Array, counts: Counts) -> Array:
         """Return the largest difference of values of the groups.
 
         Args:
@@ -99,11 +98,12 @@ class GroupGap(Metric):
         """
         self._check_counts(counts)
         present, axis = self._is_defined(value, counts)
-        largest = torch.where(present, value, -math.inf).amax(axis)
-        smallest = torch.where(present, value, math.inf).amin(axis)
-        return torch.where(present.sum(axis) > 1, largest - smallest, 0.0)
+        xp = namespace(value)
+        largest = xp.amax(where(present, value, -math.inf), axis)
+        smallest = xp.amin(where(present, value, math.inf), axis)
+        return where(present.sum(axis) > 1, largest - smallest, 0.0)
 
-    def has_two_groups(self, value: Tensor, counts: Counts) -> Tensor:
+    def has_two_groups(self, value: Array, counts: Counts) -> Array:
         """Return whether the metric is defined, and not 0/0, in at least two groups.
 
         Args:
@@ -116,15 +116,15 @@ class GroupGap(Metric):
         present, axis = self._is_defined(value, counts)
         return present.sum(axis) > 1
 
-    def _is_defined(self, value: Tensor, counts: Counts) -> tuple[Tensor, int]:
+    def _is_defined(self, value: Array, counts: Counts) -> tuple[Array, int]:
         """Return in which groups the metric is not 0/0, and the axis of the groups; an average if one class is not."""
         defined = ~is_undefined(self.metric, counts)
         return (
             defined if defined.shape == value.shape else defined.any(-1)
-        ), -2 if value.dim() == counts.tp.dim() else -1
+        ), -2 if value.ndim == counts.tp.ndim else -1
 
     def _check_counts(self, counts: Counts) -> None:
-        if isinstance(counts, Counts) and (counts.tp.dim() < 2 or counts.tp.shape[-2] != self.groups):
+        if isinstance(counts, Counts) and (counts.tp.ndim < 2 or counts.tp.shape[-2] != self.groups):
             raise InvalidValueError(
                 f"{self.name} needs counts of shape (..., {self.groups}, c), one row per group; got "
                 f"{tuple(counts.tp.shape)}. Pass the group number of each row as group="

@@ -6,15 +6,24 @@ of several columns are averaged as in scikit-learn. All sums are float64.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import torch
-from torch import Tensor
-
-from metricfit.core.canonical_batch import Classes, Columns
-from metricfit.core.tensor_numerics import exact_dtype
+from metricfit.core.arrays import (
+    Array,
+    arange,
+    exact,
+    is_floating,
+    namespace,
+    pad_last,
+    running_max,
+    sort_falling,
+    sum_at,
+    take_along,
+)
+from metricfit.core.numerics import ratio, where
 from metricfit.core.types import Average
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc
@@ -43,50 +52,55 @@ class UndefinedRankingWarning(UserWarning):
 class Questions(NamedTuple):
     """Yes-or-no questions, one per row: scores, 0/1 labels in float64 and weights, all ``(c, n)``."""
 
-    scores: Tensor
-    positive: Tensor
-    weight: Tensor | None
+    scores: Array
+    positive: Array
+    weight: Array | None
     #: The class of each sample ``(n,)`` if the classes exclude each other.
-    classes: Tensor | None = None
+    classes: Array | None = None
 
 
-def ask(samples: Columns | Classes) -> Questions:
+def ask(samples: Any) -> Questions:
     """Return the questions of a batch in its final shape: log-odds of each label, or of each class against the rest.
+
+    The batch is ``Columns`` or ``Classes`` of ``core.canonical_batch``.
 
     Raises:
         InvalidValueError: The targets are shares of classes.
     """
-    if not isinstance(samples, Classes):
-        return Questions(samples.logits, samples.target.to(exact_dtype(samples.logits.device)), samples.weight)
-    if samples.target.is_floating_point():
+    if not hasattr(samples, "layout"):
+        return Questions(samples.logits, exact(samples.target), samples.weight)
+    if is_floating(samples.target):
         raise InvalidValueError("a ranking needs class numbers as labels; these targets are shares of classes")
     weight = None if samples.weight is None else samples.weight.reshape(-1)
     return ask_classes(class_log_odds(samples), samples.target.reshape(-1), weight)
 
 
-def ask_classes(scores: Tensor, classes: Tensor, weight: Tensor | None) -> Questions:
+def ask_classes(scores: Array, classes: Array, weight: Array | None) -> Questions:
     """Return the questions of exclusive classes from scores ``(c, n)``, class numbers ``(n,)`` and weights ``(n,)``."""
-    numbers = torch.arange(len(scores), device=scores.device).unsqueeze(1)
-    positive = (classes.unsqueeze(0) == numbers).to(exact_dtype(scores.device))
-    return Questions(scores, positive, None if weight is None else weight.expand_as(scores), classes)
+    positive = exact(classes == arange(scores, 0, len(scores))[:, None])
+    weights = None if weight is None else namespace(weight).broadcast_to(weight, scores.shape)
+    return Questions(scores, positive, weights, classes)
 
 
-def class_log_odds(samples: Classes) -> Tensor:
+def class_log_odds(samples: Any) -> Array:
     """Return the log-odds of each class against the rest, ``(c, samples)``, in float64.
 
     They rank as probabilities do, but without ties where a probability is rounded to 1: the log-odds of the most
     probable class are its logit minus the logarithm of the sum of the other exponentials.
     """
-    axis = samples.layout.class_axis
-    logits = samples.logits.to(exact_dtype(samples.logits.device)).movedim(axis, 0).flatten(1)
-    log_probability = logits.log_softmax(0)
-    log_odds = log_probability - (-log_probability.expm1()).log()
-    top = logits.argmax(0, keepdim=True)
-    others = logits.scatter(0, top, -torch.inf).logsumexp(0, keepdim=True)
-    return log_odds.scatter(0, top, logits.gather(0, top) - others)
+    xp = namespace(samples.logits)
+    logits = xp.moveaxis(exact(samples.logits), samples.layout.class_axis, 0)
+    logits = logits.reshape(len(logits), -1)
+    is_top = arange(logits, 0, len(logits))[:, None] == logits.argmax(0)
+    below = logits - xp.amax(logits, 0)
+    shares = where(is_top, 0.0, xp.exp(below))
+    others = where(is_top, -math.inf, logits)
+    second = xp.amax(others, 0)
+    log_of_others = second + xp.log(xp.exp(others - second).sum(0))
+    return where(is_top, logits - log_of_others, below - xp.log1p(shares.sum(0) - shares))
 
 
-def auroc_of(questions: Questions, average: Average, versus: Versus = "rest", *, warn: bool = True) -> Tensor:
+def auroc_of(questions: Questions, average: Average, versus: Versus = "rest", *, warn: bool = True) -> Array:
     """Compute the AUROC of several questions.
 
     Args:
@@ -113,21 +127,20 @@ def auroc_of(questions: Questions, average: Average, versus: Versus = "rest", *,
         questions = _pooled(questions)
     values = _in_blocks(questions, area_under_roc)
     positives, negatives = _support(questions)
-    values = values.masked_fill((positives == 0) | (negatives == 0), torch.nan)
+    lacking = (positives == 0) | (negatives == 0)
+    values = where(lacking, math.nan, values)
     if warn:
-        _report(
-            questions, (positives == 0) | (negatives == 0), average, "positives or no negatives", "the AUROC is NaN"
-        )
+        _report(questions, lacking, average, "positives or no negatives", "the AUROC is NaN")
     return _average(values, positives, average)
 
 
-def average_precision_of(questions: Questions, average: Average, *, warn: bool = True) -> Tensor:
+def average_precision_of(questions: Questions, average: Average, *, warn: bool = True) -> Array:
     """Compute the average precision of several questions; the arguments are those of ``auroc_of``."""
     check_ranking_average(average)
     if average == "micro":
         questions = _pooled(questions)
     positives, _ = _support(questions)
-    values = _in_blocks(questions, area_under_precision_recall).masked_fill(positives == 0, 0.0)
+    values = where(positives == 0, 0.0, _in_blocks(questions, area_under_precision_recall))
     if warn:
         _report(questions, positives == 0, average, "positives", "the average precision is 0")
     return _average(values, positives, average)
@@ -149,7 +162,7 @@ def _pooled(questions: Questions) -> Questions:
     return Questions(scores.reshape(1, -1), positive.reshape(1, -1), None if weight is None else weight.reshape(1, -1))
 
 
-def _support(questions: Questions) -> tuple[Tensor, Tensor]:
+def _support(questions: Questions) -> tuple[Array, Array]:
     """Return the weight of the positives and of the negatives of each question."""
     positive, weight = questions.positive, questions.weight
     negative = 1 - positive
@@ -158,7 +171,7 @@ def _support(questions: Questions) -> tuple[Tensor, Tensor]:
     return positive.sum(1), negative.sum(1)
 
 
-def _in_blocks(questions: Questions, area: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+def _in_blocks(questions: Questions, area: Callable[[Array, Array], Array]) -> Array:
     """Compute an area of each question, for as many at once as memory allows."""
     scores, positive, weight, _ = questions
     rows = max(1, SORTED_AT_ONCE // max(1, scores.shape[1]))
@@ -166,28 +179,28 @@ def _in_blocks(questions: Questions, area: Callable[[Tensor, Tensor], Tensor]) -
     for first in range(0, len(scores), rows):
         part = slice(first, first + rows)
         tp, fp, _ = _sums_above(scores[part], positive[part], None if weight is None else weight[part])
-        parts.append(area(*(torch.nn.functional.pad(sums, (1, 0)) for sums in (tp, fp))))
-    return torch.cat(parts)
+        parts.append(area(*(pad_last(sums, before=0.0) for sums in (tp, fp))))
+    return namespace(scores).concatenate(parts)
 
 
-def _sums_above(scores: Tensor, positive: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _sums_above(scores: Array, positive: Array, weight: Array | None) -> tuple[Array, Array, Array]:
     """Return the weight of positives and of negatives down to each score, by falling score, and the order.
 
     Equal scores become positive together: all but the last of them have the sums of the score above.
     """
-    falling, order = scores.sort(dim=1, descending=True)
-    y = positive.gather(1, order)
-    w = None if weight is None else weight.gather(1, order).to(y.dtype)
+    falling, order = sort_falling(scores)
+    y = take_along(positive, order)
+    w = None if weight is None else exact(take_along(weight, order))
     tp = (y if w is None else w * y).cumsum(1)
     fp = (1 - y if w is None else w * (1 - y)).cumsum(1)
     tied = falling[:, 1:] == falling[:, :-1]
     if bool(tied.any()):
-        tied = torch.nn.functional.pad(tied, (0, 1))
-        tp, fp = (sums.masked_fill(tied, 0.0).cummax(1).values for sums in (tp, fp))
+        tied = pad_last(tied, after=False)
+        tp, fp = (running_max(where(tied, 0.0, sums)) for sums in (tp, fp))
     return tp, fp, order
 
 
-def _hand_till(questions: Questions, average: Average, *, warn: bool) -> Tensor:
+def _hand_till(questions: Questions, average: Average, *, warn: bool) -> Array:
     """Compute Hand and Till's M from the AUROC of every class a among the samples of a and b, by the scores of a.
 
     A sample of b adds the weight of the samples of a with a larger score, and half of that with an equal one. So one
@@ -195,50 +208,50 @@ def _hand_till(questions: Questions, average: Average, *, warn: bool) -> Tensor:
     """
     scores, positive, weight, classes = questions
     assert classes is not None
-    count, labels = len(scores), classes.long()
+    count, xp = len(scores), namespace(scores)
     of_class, _ = _support(questions)
-    wins = of_class.new_zeros(count, count)
+    wins = []
     rows = max(1, SORTED_AT_ONCE // max(1, scores.shape[1]))
     for first in range(0, count, rows):
         part = slice(first, first + rows)
         w = None if weight is None else weight[part]
         tp, _, order = _sums_above(scores[part], positive[part], w)
-        above = torch.nn.functional.pad(tp[:, :-1], (1, 0))  # by samples with a larger score
-        falling = scores[part].gather(1, order)
-        last = torch.nn.functional.pad(falling[:, 1:] != falling[:, :-1], (0, 1), value=True)
-        to_end = tp.masked_fill(~last, torch.inf).flip(1).cummin(1).values.flip(1)
+        above = pad_last(tp[:, :-1], before=0.0)  # by samples with a larger score
+        falling = take_along(scores[part], order)
+        last = pad_last(falling[:, 1:] != falling[:, :-1], after=True)
+        to_end = -xp.flip(running_max(xp.flip(where(last, -tp, -math.inf), (1,))), (1,))
         gains = (above + to_end) / 2
         if w is not None:
-            gains = gains * w.gather(1, order).to(gains.dtype)
-        wins[part] = wins[part].scatter_add(1, labels[order], gains)
-    pairs = of_class.unsqueeze(1) * of_class.unsqueeze(0)
-    areas = wins / pairs
+            gains = gains * exact(take_along(w, order))
+        for places, gain in zip(classes[order], gains, strict=True):
+            wins.append(sum_at(places, gain, count))
+    pairs = of_class[:, None] * of_class
+    areas = ratio(xp.stack(wins), pairs)
     if warn:
         _report(questions, of_class == 0, None, "samples", "its pairs are left out of the mean")
-    upper = torch.triu(pairs > 0, 1)
+    upper = xp.triu(pairs > 0, 1)
     values = ((areas + areas.T) / 2)[upper]
     if average == "macro":
         return values.mean()
-    share = (of_class.unsqueeze(1) + of_class.unsqueeze(0))[upper]
+    share = (of_class[:, None] + of_class)[upper]
     return (values * share).sum() / share.sum()
 
 
-def _average(values: Tensor, positives: Tensor, average: Average) -> Tensor:
+def _average(values: Array, positives: Array, average: Average) -> Array:
     """Average as scikit-learn does: a weighted average leaves out columns without positives."""
     if average is None:
         return values
     if average != "weighted":
         return values.mean()
     total = positives.sum()
-    weighted = (values.masked_fill(positives == 0, 0.0) * positives).sum()
-    return torch.where(total > 0, weighted / total, 0.0)
+    return ratio((where(positives == 0, 0.0, values) * positives).sum(), total)
 
 
-def _report(questions: Questions, lacking: Tensor, average: Average, what: str, value: str) -> None:
+def _report(questions: Questions, lacking: Array, average: Average, what: str, value: str) -> None:
     """Warn about labels or classes without the samples that their value needs."""
     if not bool(lacking.any()):
         return
-    numbers = lacking.nonzero().flatten().tolist()
+    numbers = [place for place, lacks in enumerate(lacking.tolist()) if lacks]
     shown = ", ".join(map(str, numbers[:SHOWN])) + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
     kind = "label" if questions.classes is None else "class"
     where = "all columns together" if average == "micro" else f"{kind} {shown}"

@@ -5,18 +5,10 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, Literal, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
-import torch
-from torch import Tensor
-from torch.nn.functional import threshold as cut_off
-
-from metricfit.core.canonical_batch import Classes
-from metricfit.core.numerics import ratio
-from metricfit.core.settings import CountSettings
-from metricfit.core.steps import Step
-from metricfit.core.tasks import canonical
-from metricfit.core.tensor_numerics import SMALLEST_DIVISOR, full_precision
+from metricfit.core.arrays import Array, arange, namespace
+from metricfit.core.numerics import constant, ratio, smallest_divisor, where, without_tiny
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics import registry
 from metricfit.metrics.agreement import BOTH
@@ -24,19 +16,22 @@ from metricfit.metrics.matrix_metric import MatrixMetricFactory
 from metricfit.metrics.metric import Bounds, Formula, Metric
 from metricfit.metrics.metric_parameters import check_square
 
+if TYPE_CHECKING:
+    from metricfit.core.steps import Step
+
 P = ParamSpec("P")
 
 
 def confusion_matrix(
-    logits: Tensor,
-    target: Tensor,
+    logits: Array,
+    target: Array,
     *,
     soft: bool = False,
     step: Step | None = None,
     threshold: float | Literal["dynamic"] | None = None,
-    weight: Tensor | None = None,
+    weight: Array | None = None,
     ignore_index: int | None = None,
-) -> Tensor:
+) -> Array:
     """Count multiclass decisions by true class.
 
     Args:
@@ -62,6 +57,11 @@ def confusion_matrix(
         tensor([[1., 0.],
                 [1., 1.]], dtype=torch.float64)
     """
+    from metricfit.core.canonical_batch import Classes
+    from metricfit.core.settings import CountSettings
+    from metricfit.core.tasks import canonical
+    from metricfit.core.tensor_numerics import full_precision
+
     batch = canonical(logits, target, CountSettings(task="multiclass", ignore_index=ignore_index), weight=weight)
     assert isinstance(batch, Classes)
     if isinstance(threshold, str) and threshold != "dynamic":
@@ -97,7 +97,7 @@ def _builtin_factory(
     return build
 
 
-def _cost_matrix(matrix: Tensor, costs: Tensor) -> Tensor:
+def _cost_matrix(matrix: Array, costs: Array) -> Array:
     return ratio((matrix * costs).sum((-2, -1)), matrix.sum((-2, -1)))
 
 
@@ -126,29 +126,31 @@ def cost_matrix(costs: Any) -> None:
         InvalidValueError: The matrix is not square, or a cost is not finite or above 1e20 in size.
 
     Example:
+        >>> import numpy as np
         >>> from metricfit import metrics
-        >>> matrix = torch.tensor([[6.0, 2.0], [1.0, 1.0]])
-        >>> metrics.cost_matrix([[0, 1], [10, 0]])(matrix)
-        tensor(1.2000)
+        >>> matrix = np.array([[6.0, 2.0], [1.0, 1.0]])
+        >>> metrics.cost_matrix([[0, 1], [10, 0]])(matrix).tolist()
+        1.2
     """
 
 
-def _weighted_kappa(matrix: Tensor, power: float) -> Tensor:
+def _weighted_kappa(matrix: Array, power: float) -> Array:
     """Return the kappa as sum_ij d_ij (r_i c_j - n m_ij) / sum_ij d_ij r_i c_j, for row sums r and column sums c.
 
     The difference is formed from what lies outside of row i and column j, so that it is exactly 0 where all decisions
     are the same. The matrix is divided by a power of 2 near its sum, so that products of counts neither overflow nor
     vanish, and whole numbers stay exact.
     """
-    n, least = matrix.detach().sum((-2, -1), keepdim=True), SMALLEST_DIVISOR[matrix.dtype]
-    empty = n < least
-    scale = torch.exp2(-torch.log2(n.masked_fill(empty, 1.0)).round()).masked_fill(empty, 0.0)
-    cells = cut_off(matrix, least, 0.0) * scale
-    rows, columns = cells.sum(-1, keepdim=True), cells.sum(-2, keepdim=True)
+    xp = namespace(matrix)
+    n = constant(matrix).sum((-2, -1))[..., None, None]
+    empty = n < smallest_divisor(matrix)
+    scale = where(empty, 0.0, xp.exp2(-xp.round(xp.log2(where(empty, 1.0, n)))))
+    cells = without_tiny(matrix) * scale
+    rows, columns = cells.sum(-1)[..., None], cells.sum(-2)[..., None, :]
     rest_of_row, rest_of_column = rows - cells, columns - cells
-    outside = (columns.sum(-1, keepdim=True) - columns) - rest_of_row
-    place = torch.arange(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-    distance = ((place[:, None] - place).abs() / (len(place) - 1)) ** power
+    outside = (columns.sum(-1)[..., None] - columns) - rest_of_row
+    place = arange(matrix, 0, matrix.shape[-1], matrix.dtype)
+    distance = (abs(place[:, None] - place) / (len(place) - 1)) ** power
     beyond_chance = rest_of_row * rest_of_column - cells * outside
     return ratio((beyond_chance * distance).sum((-2, -1)), (rows * columns * distance).sum((-2, -1)))
 
@@ -179,8 +181,9 @@ def weighted_kappa(power: float = 2) -> None:
         InvalidValueError: The power is not above 0.
 
     Example:
+        >>> import numpy as np
         >>> from metricfit import metrics
-        >>> matrix = torch.tensor([[5.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 2.0, 7.0]])
-        >>> metrics.weighted_kappa(power=1)(matrix)
-        tensor(0.7253)
+        >>> matrix = np.array([[5.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 2.0, 7.0]])
+        >>> round(float(metrics.weighted_kappa(power=1)(matrix)), 4)
+        0.7253
     """

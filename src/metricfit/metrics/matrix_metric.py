@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, overload
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from metricfit.core.arrays import Array, exact, is_array, is_floating, is_tensor, namespace
 from metricfit.core.confusion import ConfusionMatrix, two_by_two
 from metricfit.core.counts import Counts
+from metricfit.core.numerics import where
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics import registry
-from metricfit.metrics.metric import Bounds, Formula, Metric, MetricFactory, make_metric
+from metricfit.metrics.metric import Bounds, Formula, Metric, MetricFactory, make_metric, of_arrays
 from metricfit.metrics.metric_parameters import Square, check_parameters, check_square
 from metricfit.metrics.pickling import reduce_by_name
 
@@ -35,10 +37,11 @@ class MatrixMetric(Metric):
         **settings: The other arguments of Metric.
 
     Example:
+        >>> import numpy as np
         >>> from metricfit import metrics
-        >>> matrix = torch.tensor([[5.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 2.0, 7.0]])
-        >>> metrics.weighted_kappa(power=2)(matrix)
-        tensor(0.8239)
+        >>> matrix = np.array([[5.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 2.0, 7.0]])
+        >>> round(float(metrics.weighted_kappa(power=2)(matrix)), 4)
+        0.8239
     """
 
     needs_matrix: bool = True
@@ -46,7 +49,7 @@ class MatrixMetric(Metric):
     def __init__(self, name: str, formula: Formula, **settings: Any) -> None:
         super().__init__(name, formula, **{**settings, "whole_matrix": True})
 
-    def __call__(self, counts: Counts | Tensor) -> Tensor:
+    def __call__(self, counts: Counts | Array) -> Array:
         """Compute the metric.
 
         Args:
@@ -61,16 +64,16 @@ class MatrixMetric(Metric):
             InvalidValueError: The counts do not hold the whole matrix, or it does not fit the parameters.
         """
         matrix = self._read_matrix(counts)
-        if matrix.dim() < 2 or matrix.shape[-1] != matrix.shape[-2] or matrix.shape[-1] < 2:
+        if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2] or matrix.shape[-1] < 2:
             raise InvalidValueError(
                 f"{self.name} needs a square matrix of two or more classes, got {tuple(matrix.shape)}"
             )
         parameters = {key: self._expand(key, value, matrix) for key, value in self.parameters.items()}
         return self._compute_matrix(matrix, parameters)
 
-    def _read_matrix(self, counts: Counts | Tensor) -> Tensor:
-        if isinstance(counts, Tensor):
-            return counts if counts.is_floating_point() else counts.double()
+    def _read_matrix(self, counts: Counts | Array) -> Array:
+        if is_array(counts):
+            return counts if is_floating(counts) else exact(counts)
         if isinstance(counts, ConfusionMatrix):
             return counts.matrix
         if not isinstance(counts, Counts):
@@ -90,7 +93,7 @@ class MatrixMetric(Metric):
             "diagonal and margins; call it on what metrics.confusion_matrix(logits, target) returns"
         )
 
-    def _expand(self, key: str, value: Any, matrix: Tensor) -> float | Tensor:
+    def _expand(self, key: str, value: Any, matrix: Array) -> float | Array:
         """Return a parameter as a number or as a tensor like the matrix."""
         if not isinstance(value, tuple):
             return float(value)
@@ -99,25 +102,37 @@ class MatrixMetric(Metric):
             raise InvalidValueError(
                 f"{self.name}: {key} is for {len(value)} classes, but the confusion matrix has {classes}"
             )
+        if not is_tensor(matrix):
+            return np.array(value, matrix.dtype)
+        torch = namespace(matrix)
         if torch.compiler.is_compiling():
             return torch.tensor(value, dtype=matrix.dtype, device=matrix.device)
         return _constant(value, matrix.dtype, matrix.device)
 
-    def _compute_matrix(self, matrix: Tensor, parameters: Mapping[str, float | Tensor]) -> Tensor:
+    def _compute_matrix(self, matrix: Array, parameters: Mapping[str, float | Array]) -> Array:
         """Compute the formula. Where a user's formula gives NaN, the value and the gradient are 0."""
-        value = self.formula(matrix, **parameters)
         if not self.user_defined:
-            return value
-        if not isinstance(value, Tensor) or value.shape != matrix.shape[:-2]:
-            got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            return self.formula(matrix, **parameters)
+        if is_tensor(matrix):
+            return self._compute_safely(matrix, parameters)
+        return of_arrays(
+            lambda *cells: self._compute_safely(cells[0], dict(zip(parameters, cells[1:], strict=True))),
+            matrix,
+            *parameters.values(),
+        )
+
+    def _compute_safely(self, matrix: Array, parameters: Mapping[str, float | Array]) -> Array:
+        value = self.formula(matrix, **parameters)
+        if not is_array(value) or value.shape != matrix.shape[:-2]:
+            got = tuple(value.shape) if is_array(value) else type(value).__name__
             raise InvalidValueError(
                 f"the formula of {self.name} must give one number per matrix, shape {tuple(matrix.shape[:-2])} for "
                 f"matrices of shape {tuple(matrix.shape)}, got {got}; sum over the last two axes, as in x.sum((-2, -1))"
             )
-        undefined = value.isnan()
+        undefined = value != value
         # Evaluated again with harmless matrices in those places, because a gradient through NaN would be NaN.
-        safe = matrix.masked_fill(undefined[..., None, None], 1.0)
-        return torch.where(undefined, 0.0, self.formula(safe, **parameters))
+        safe = where(undefined[..., None, None], 1.0, matrix)
+        return where(undefined, 0.0, self.formula(safe, **parameters))
 
     def __reduce__(self) -> str | tuple[object, ...]:
         if type(self) is not MatrixMetric:
@@ -161,18 +176,18 @@ class MatrixMetricDecorator(Protocol):
     """What ``matrix_metric(...)`` returns: it makes a MatrixMetric, or a factory where the function has parameters."""
 
     @overload
-    def __call__(self, formula: Callable[[Tensor], Tensor], /) -> MatrixMetric: ...
+    def __call__(self, formula: Callable[[Array], Array], /) -> MatrixMetric: ...
     @overload
     def __call__(  # type: ignore[overload-cannot-match]  # mypy erases P
-        self, formula: Callable[Concatenate[Tensor, P], Tensor], /
+        self, formula: Callable[Concatenate[Array, P], Array], /
     ) -> MatrixMetricFactory[P]: ...
 
 
 @overload
-def matrix_metric(formula: Callable[[Tensor], Tensor]) -> MatrixMetric: ...
+def matrix_metric(formula: Callable[[Array], Array]) -> MatrixMetric: ...
 @overload
 def matrix_metric(  # type: ignore[overload-cannot-match]  # mypy erases P
-    formula: Callable[Concatenate[Tensor, P], Tensor],
+    formula: Callable[Concatenate[Array, P], Array],
 ) -> MatrixMetricFactory[P]: ...
 @overload
 def matrix_metric(*, minimize: bool = ..., bounds: Bounds | Callable[..., Bounds] = ...) -> MatrixMetricDecorator: ...
@@ -204,11 +219,11 @@ def matrix_metric(
     Example:
         >>> @matrix_metric(minimize=True)
         ... def mean_distance(matrix):
-        ...     place = torch.arange(matrix.shape[-1], device=matrix.device)
-        ...     distance = (place[:, None] - place).abs()
+        ...     place = np.arange(matrix.shape[-1])
+        ...     distance = abs(place[:, None] - place)
         ...     return (matrix * distance).sum((-2, -1)) / matrix.sum((-2, -1))
-        >>> mean_distance(torch.tensor([[3.0, 0.0, 1.0], [0.0, 2.0, 0.0], [0.0, 1.0, 3.0]]))
-        tensor(0.3000)
+        >>> mean_distance(np.array([[3.0, 0.0, 1.0], [0.0, 2.0, 0.0], [0.0, 1.0, 3.0]])).tolist()
+        0.3
     """
 
     def build(formula: Formula) -> MatrixMetric | MatrixMetricFactory[...]:
@@ -242,7 +257,8 @@ def _is_nested(value: object) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _constant(rows: Square | tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def _constant(rows: Square | tuple[float, ...], dtype: Any, device: Any) -> Array:
     """Return a parameter as a tensor. It is kept, because copying it to a GPU in every step would wait for the GPU."""
+    torch = sys.modules["torch"]
     with torch.inference_mode(False):
         return torch.tensor(rows, dtype=dtype, device=device)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, ParamSpec
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from metricfit.core.arrays import Array, is_array, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import Dual, where
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote, shorten
@@ -28,7 +29,9 @@ from metricfit.metrics.requirement_operators import RequirementOperators
 from metricfit.metrics.written_formula import WrittenFormula, in_brackets
 
 P = ParamSpec("P")
-Formula = Callable[..., Tensor]
+#: What a user's formula raises on arrays if it calls functions of torch.
+NOT_FOR_ARRAYS = (TypeError, AttributeError)
+Formula = Callable[..., Array]
 Bounds = tuple[float, float]
 
 
@@ -54,7 +57,7 @@ class Metric(ClassSelection, RequirementOperators):
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.f1(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.6667], dtype=torch.float64)
+        array([0.66666667])
         >>> metrics.f1.minimize, metrics.f1.bounds
         (False, (0.0, 1.0))
     """
@@ -108,7 +111,7 @@ class Metric(ClassSelection, RequirementOperators):
         """The formula in words: the first paragraph of the documentation."""
         return first_paragraph(self.__doc__)
 
-    def __call__(self, counts: Counts) -> Tensor:
+    def __call__(self, counts: Counts) -> Array:
         """Compute the metric.
 
         Args:
@@ -125,28 +128,41 @@ class Metric(ClassSelection, RequirementOperators):
         if not isinstance(counts, Counts):
             raise InvalidTypeError(f"a metric is called on Counts, got {type(counts).__name__}; see Counts.hard")
         if self.whole_matrix and not counts.exclusive:  # each label has its own 2 x 2 matrix
-            return self(replace(counts.map(lambda cell: cell.unsqueeze(-1)), exclusive=True)).squeeze(-1)
+            if isinstance(counts.tp, Dual):
+                raise InvalidTypeError(f"{self.name} of several labels does not take dual numbers")
+            return self(replace(counts.map(lambda cell: cell[..., None]), exclusive=True))[..., 0]
         parameters = {key: expand_parameter(self, key, value, counts.tp) for key, value in self.parameters.items()}
-        value = self._compute_safely(counts, parameters) if self.user_defined else self.formula(counts, **parameters)
+        if not self.user_defined:
+            value = self.formula(counts, **parameters)
+        elif isinstance(counts.tp, np.ndarray):
+            value = of_arrays(
+                lambda *cells: self._compute_safely(
+                    Counts(*cells[:4], exclusive=counts.exclusive), dict(zip(parameters, cells[4:], strict=True))
+                ),
+                *counts,
+                *parameters.values(),
+            )
+        else:
+            value = self._compute_safely(counts, parameters)
         return self.select_class(value) if self.of_one_class else value
 
-    def _compute_safely(self, counts: Counts, parameters: Mapping[str, float | Tensor]) -> Tensor:
+    def _compute_safely(self, counts: Counts, parameters: Mapping[str, float | Array]) -> Array:
         """Compute a user's formula, which may divide by 0: the value and the gradient are 0 where it gives NaN."""
         value = self.formula(counts, **parameters)
         if isinstance(value, Dual):
             return where(value.value != value.value, 0.0 * counts.tp, value)
-        if not isinstance(value, Tensor):
-            raise InvalidTypeError(f"the formula of {self.name} must return a tensor, got {type(value).__name__}")
+        if not is_array(value):
+            raise InvalidTypeError(f"the formula of {self.name} must return an array, got {type(value).__name__}")
         if value.shape not in (counts.tp.shape, counts.tp.shape[:-1] if self.whole_matrix else counts.tp.shape):
             raise InvalidValueError(
                 f"the formula of {self.name} must give one value per class, shape {tuple(counts.tp.shape)}, got "
                 f"{tuple(value.shape)}; a formula that reduces over the classes needs @metric(whole_matrix=True)"
             )
-        undefined = value.isnan()
+        undefined = value != value
         # Evaluated again with harmless counts in those places, because a gradient through NaN would be NaN.
-        replaced = undefined if undefined.shape == counts.tp.shape else undefined.unsqueeze(-1)
-        value = self.formula(counts.map(lambda cell: torch.where(replaced, 1.0, cell)), **parameters)
-        return torch.where(undefined, 0.0, value)
+        replaced = undefined if undefined.shape == counts.tp.shape else undefined[..., None]
+        value = self.formula(counts.map(lambda cell: where(replaced, 1.0, cell)), **parameters)
+        return where(undefined, 0.0, value)
 
     def _key(self) -> tuple[object, ...]:
         return self.name, self.formula if self.user_defined else None
@@ -164,6 +180,19 @@ class Metric(ClassSelection, RequirementOperators):
         if type(self) is not Metric:  # a subclass may compute something else than the metric of that name
             return super().__reduce__()
         return reduce_by_name(self) or super().__reduce__()
+
+
+def of_arrays(function: Callable[..., Array], *arguments: Any) -> Array:
+    """Call a user's function of arrays; one that calls functions of torch gets tensors instead."""
+    with np.errstate(all="ignore"):
+        try:
+            return to_numpy(function(*arguments))
+        except NOT_FOR_ARRAYS:
+            torch = sys.modules.get("torch")
+            if torch is None:
+                raise
+            tensors = (torch.as_tensor(value) if isinstance(value, np.ndarray) else value for value in arguments)
+            return to_numpy(function(*tensors))
 
 
 class MetricFactory(Generic[P]):
@@ -289,7 +318,7 @@ def get_metric(metric: str | Metric | Formula) -> Metric:
         >>> get_metric("fbeta(beta=2)")
         fbeta(beta=2)
         >>> get_metric("2*tp/(2*tp + fp + fn)")(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.6667], dtype=torch.float64)
+        array([0.66666667])
     """
     if isinstance(metric, Metric):
         return metric

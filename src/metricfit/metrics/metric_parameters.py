@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from numbers import Real
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from metricfit.core.arrays import Array, is_tensor, namespace
 from metricfit.core.numerics import value_of
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
@@ -91,8 +90,8 @@ def check_square(metric: str, key: str, value: object) -> Square:
     return square
 
 
-def expand_parameter(metric: object, key: str, value: Parameter, cell: Tensor) -> float | Tensor:
-    """Make a tensor of a parameter with one number per class; a single number is returned as it is.
+def expand_parameter(metric: object, key: str, value: Parameter, cell: Array) -> float | Array:
+    """Make an array of a parameter with one number per class; a single number is returned as it is.
 
     Args:
         metric: The metric, for the message.
@@ -108,8 +107,9 @@ def expand_parameter(metric: object, key: str, value: Parameter, cell: Tensor) -
     classes = 1 if isinstance(value_of(cell), float) else value_of(cell).shape[-1]
     if len(value) != classes:
         raise InvalidValueError(f"{metric!r} has {len(value)} values of {key}, the counts have {classes} classes")
-    if not isinstance(cell, Tensor):
+    if not is_tensor(cell):
         return np.array(value)
+    torch = namespace(cell)
     largest = torch.finfo(cell.dtype).max if cell.is_floating_point() else math.inf
     columns = [torch.full_like(cell[..., k], min(number, largest)) for k, number in enumerate(value)]
     return torch.stack(columns, -1)  # created on the device: copying from the CPU would wait for the GPU

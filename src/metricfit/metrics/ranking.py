@@ -6,15 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from torch import Tensor
-
-from metricfit.core.canonical_batch import Classes, Columns
+from metricfit.core.arrays import Array
 from metricfit.core.types import Average, ScalarAverage
 from metricfit.metrics import areas, registry
 from metricfit.metrics.label_rankings import ask, auroc_of, average_precision_of
 from metricfit.metrics.metric import Bounds, Formula, Metric, get_metric
 from metricfit.metrics.metric_parameters import first_paragraph
-from metricfit.metrics.sweep import Array
 
 
 class RankingMetric:
@@ -49,7 +46,7 @@ class RankingMetric:
         name: str,
         function: Callable[..., Any],
         needs: frozenset[str],
-        of_questions: Callable[..., Tensor],
+        of_questions: Callable[..., Array],
     ) -> None:
         self.name = name
         self.needs = needs
@@ -89,13 +86,11 @@ class RankingMetric:
 
     __call__ = measure
 
-    def measure_samples(
-        self, samples: Columns | Classes, average: ScalarAverage = "macro", *, warn: bool = True
-    ) -> float:
+    def measure_samples(self, samples: Any, average: ScalarAverage = "macro", *, warn: bool = True) -> float:
         """Compute the value of logits and labels in their final shape; classes are ranked by their log-odds.
 
         Args:
-            samples: What ``core.tasks.canonical`` returned.
+            samples: The ``Columns`` or ``Classes`` that ``core.tasks.canonical`` returned.
             average: The average over several labels or classes.
             warn: Whether labels that lack positives or negatives are reported.
 
@@ -106,7 +101,7 @@ class RankingMetric:
             ValueError: A single column lacks a class that the measure needs, or labels that do not exclude each other
                 would have to be compared in pairs.
         """
-        if not isinstance(samples, Classes) and samples.logits.shape[-2] == 1:
+        if not hasattr(samples, "layout") and samples.logits.shape[-2] == 1:
             weight = None if samples.weight is None else samples.weight[0]
             return float(self._function(samples.logits[0], samples.target[0], weight))
         return float(self._of_questions(ask(samples), average, warn=warn))

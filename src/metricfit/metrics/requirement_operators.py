@@ -75,7 +75,7 @@ class RequirementOperators:
             >>> from metricfit import Counts, metrics
             >>> counts = Counts(tp=[[8.0], [6.0]], fp=[[0.0], [0.0]], fn=[[2.0], [4.0]], tn=[[9.0], [9.0]])
             >>> metrics.recall.gap(2)(counts)
-            tensor([0.2000], dtype=torch.float64)
+            array([0.2])
             >>> print(metrics.recall.gap(["women", "men"]) <= 0.05)
             recall.gap(['women', 'men']) <= 0.05
         """

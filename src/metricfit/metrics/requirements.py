@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
+from metricfit.core.arrays import Array
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -45,7 +44,7 @@ class Requirement:
     Example:
         >>> from metricfit import Counts, metrics
         >>> (metrics.recall >= 0.9).violation(Counts(tp=3, fp=1, fn=2, tn=4))
-        tensor([0.3000], dtype=torch.float64)
+        array([0.3])
     """
 
     metric: Metric
@@ -88,7 +87,7 @@ class Requirement:
         """Whether the metric should equal the bound."""
         return self.sense == "=="
 
-    def violation(self, counts: Counts) -> Tensor:
+    def violation(self, counts: Counts) -> Array:
         """Return how far the metric of these counts is beyond the bound.
 
         Args:
@@ -99,7 +98,7 @@ class Requirement:
         """
         return self.excess(self.metric(counts))
 
-    def excess(self, value: Tensor) -> Tensor:
+    def excess(self, value: Array) -> Array:
         """Return how far a value of the metric is beyond the bound, for an equality beyond its tolerance.
 
         Args:
@@ -111,7 +110,7 @@ class Requirement:
         deviation = self.deviation(value)
         return deviation if self.tolerance is None else abs(deviation) - self.tolerance
 
-    def deviation(self, value: Tensor) -> Tensor:
+    def deviation(self, value: Array) -> Array:
         """Return the constraint function g of the requirement, which training moves towards g <= 0 or g = 0.
 
         Args:
@@ -122,7 +121,7 @@ class Requirement:
         """
         return self.bound - value if self.sense == ">=" else value - self.bound
 
-    def holds(self, counts: Counts) -> Tensor:
+    def holds(self, counts: Counts) -> Array:
         """Return whether the requirement holds.
 
         Args:
@@ -133,7 +132,7 @@ class Requirement:
         """
         return self.forgives(self.violation(counts))
 
-    def forgives(self, violation: Tensor) -> Tensor:
+    def forgives(self, violation: Array) -> Array:
         """Return whether a violation is at most 0, except for rounding.
 
         Args:

@@ -5,24 +5,34 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from metricfit.core.arrays import (
+    Array,
+    arange,
+    argmax,
+    exact,
+    full,
+    in_kind_of,
+    is_floating,
+    is_tensor,
+    namespace,
+    pad_last,
+    sort_falling,
+    take_along,
+)
 from metricfit.core.counts import Counts
-from metricfit.core.tensor_numerics import exact_dtype
+from metricfit.core.numerics import sigmoid, where
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 
-#: Numbers as torch, NumPy or lists hold them.
-Array = Any
-
 
 class Sweep(NamedTuple):
     """Thresholds, falling from infinity on, and the counts at each."""
 
-    thresholds: Tensor
+    thresholds: Array
     counts: Counts
 
 
@@ -36,8 +46,8 @@ def sweep(
 ) -> Sweep:
     """Return the counts ``(m + 1, 1)`` at infinity and at each of the m distinct scores, falling."""
     s, y, w = checked(scores, target, weight)
-    swept = sum_by_threshold(s, y.to(exact_dtype(s.device)), w)
-    positives, negatives = float(swept.counts.tp[-1]), float(swept.counts.fp[-1])
+    swept = sum_by_threshold(s, exact(y), w)
+    positives, negatives = float(swept.counts.tp[-1, 0]), float(swept.counts.fp[-1, 0])
     if both_classes_for and (positives == 0 or negatives == 0):
         only = "positives" if negatives == 0 else "negatives"
         raise InvalidValueError(f"{both_classes_for} needs positives and negatives, but target holds only {only}")
@@ -60,15 +70,15 @@ def expected_sweep(logits: Array, weight: Array | None) -> Sweep:
         Decreasing thresholds of the logits and the counts ``(m + 1, 1)`` at each.
 
     Example:
-        >>> expected_sweep([0.0, 0.0], None).counts.fn.squeeze(-1)
-        tensor([1., 0.], dtype=torch.float64)
+        >>> expected_sweep([0.0, 0.0], None).counts.fn[..., 0]
+        array([1., 0.])
     """
     scores = column(logits, "logits")
-    z, _, w = checked(scores, torch.zeros(len(scores)), weight)
-    return sum_by_threshold(z, torch.sigmoid(z.to(exact_dtype(z.device))), w)
+    z, _, w = checked(scores, full(scores, (len(scores),), 0.0), weight)
+    return sum_by_threshold(z, sigmoid(exact(z)), w)
 
 
-def sum_by_threshold(scores: Tensor, share: Tensor, weight: Tensor | None) -> Sweep:
+def sum_by_threshold(scores: Array, share: Array, weight: Array | None) -> Sweep:
     """Sum the positive share of each row, and the rest of the row, above each threshold.
 
     Args:
@@ -79,21 +89,20 @@ def sum_by_threshold(scores: Tensor, share: Tensor, weight: Tensor | None) -> Sw
     Returns:
         Infinity and the distinct scores, falling, and the counts ``(m + 1, 1)`` at each.
     """
-    exact = share.dtype
-    falling, order = torch.sort(scores, descending=True)
+    falling, order = sort_falling(scores)
     y, w = share[order], None if weight is None else weight[order]
     tp = y.cumsum(0) if w is None else (w * y).cumsum(0)
-    fp = torch.arange(1, len(y) + 1, dtype=exact, device=y.device) - tp if w is None else (w * (1 - y)).cumsum(0)
+    fp = arange(y, 1, len(y) + 1, y.dtype) - tp if w is None else (w * (1 - y)).cumsum(0)
     last_of_ties = falling[1:] != falling[:-1]
     if not bool(last_of_ties.all()):
-        kept = torch.cat([last_of_ties, last_of_ties.new_ones(1)])
+        kept = pad_last(last_of_ties, after=True)
         falling, tp, fp = falling[kept], tp[kept], fp[kept]
-    tp, fp = (torch.cat([sums.new_zeros(1), sums]).unsqueeze(-1) for sums in (tp, fp))
-    thresholds = torch.cat([falling.new_full((1,), math.inf, dtype=exact), falling.to(exact)])
+    tp, fp = (pad_last(sums, before=0.0)[..., None] for sums in (tp, fp))
+    thresholds = pad_last(exact(falling), before=math.inf)
     return Sweep(thresholds, Counts(tp, fp, tp[-1] - tp, fp[-1] - fp))
 
 
-def choose_among_ties(tied: Tensor, tp: Tensor, fp: Tensor) -> Tensor:
+def choose_among_ties(tied: Array, tp: Array, fp: Array) -> Array:
     """Choose one of equally good thresholds: the largest, unless another one dominates its decisions.
 
     A decision dominates another with the same false positives if it has more true positives. The largest threshold has
@@ -107,43 +116,40 @@ def choose_among_ties(tied: Tensor, tp: Tensor, fp: Tensor) -> Tensor:
     Returns:
         The place of the threshold, ``(..., 1)``.
     """
-    first = tied.view(torch.uint8).argmax(-1, keepdim=True)
-    alike = tied & (fp == fp.gather(-1, first))
-    most = torch.where(alike, tp, -1.0).amax(-1, keepdim=True)
-    return (alike & (tp == most)).view(torch.uint8).argmax(-1, keepdim=True)
+    first = argmax(tied)[..., None]
+    alike = tied & (fp == take_along(fp, first))
+    most = namespace(tp).amax(where(alike, tp, -1.0), -1)[..., None]
+    return argmax(alike & (tp == most))[..., None]
 
 
-def area_under_roc(tp: Tensor, fp: Tensor) -> Tensor:
+def area_under_roc(tp: Array, fp: Array) -> Array:
     """Compute the area under ROC curves from counts at falling thresholds, ``(..., thresholds)``."""
-    return torch.trapezoid(tp, fp) / (tp[..., -1] * fp[..., -1])
+    doubled = ((tp[..., 1:] + tp[..., :-1]) * namespace(fp).diff(fp)).sum(-1)
+    with np.errstate(invalid="ignore"):
+        return doubled / 2 / (tp[..., -1] * fp[..., -1])
 
 
-def area_under_precision_recall(tp: Tensor, fp: Tensor) -> Tensor:
+def area_under_precision_recall(tp: Array, fp: Array) -> Array:
     """Compute average precisions from counts at falling thresholds, ``(..., thresholds)``, the first of them inf."""
     tp_below_inf, predicted = tp[..., 1:], (tp + fp)[..., 1:]
-    precision = tp_below_inf / predicted.masked_fill(predicted == 0, 1.0)
-    return (tp.diff() * precision).sum(-1) / tp[..., -1]
+    precision = tp_below_inf / where(predicted == 0, 1.0, predicted)
+    with np.errstate(invalid="ignore"):
+        return (namespace(tp).diff(tp) * precision).sum(-1) / tp[..., -1]
 
 
-def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
+def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
     """Return scores, targets and weights as tensors, without the samples of weight 0.
 
     Raises:
         InvalidValueError: The arrays differ in length, are empty, or hold values that are not allowed.
     """
-    s = column(scores, "scores").detach()
-    y = column(target, "target").detach().to(s.device)
-    w = None if weight is None else column(weight, "weight").detach().to(s.device).to(exact_dtype(s.device))
+    s = column(scores, "scores")
+    y = in_kind_of(column(target, "target"), s)
+    w = None if weight is None else exact(in_kind_of(column(weight, "weight"), s))
     for name, values in (("target", y), ("weight", w)):
         if values is not None and values.shape != s.shape:
-            raise InvalidValueError(f"{s.numel()} scores, but {values.numel()} values of {name}")
-    if s.numel() == 0:
-        raise InvalidValueError("there are no scores")
-    if not s.is_floating_point():
-        s = s.to(exact_dtype(s.device))
-    if not bool(s.isfinite().all()):
-        what, bad = ("NaN", s.isnan()) if bool(s.isnan().any()) else ("infinite", s.isinf())
-        raise InvalidValueError(f"{int(bad.sum())} of {s.numel()} scores are {what}")
+            raise InvalidValueError(f"{len(s)} scores, but {len(values)} values of {name}")
+    s = check_scores(s)
     if not bool(((y == 0) | (y == 1)).all()):
         raise InvalidValueError(
             f"target must hold 0 and 1 only, got values from {float(y.min()):g} to {float(y.max()):g}"
@@ -157,36 +163,52 @@ def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor,
     return s, y, w
 
 
-def column(values: Array, name: str) -> Tensor:
-    """Return one number per sample, as a tensor ``(n,)``."""
-    tensor = as_tensor(values, name)
-    if tensor.dim() == 2 and tensor.shape[1] == 1:
-        tensor = tensor.squeeze(1)
-    if tensor.dim() != 1:
-        hint = "; pass the positive class's column" if name == "scores" and tensor.dim() == 2 else ""
-        raise InvalidValueError(f"{name} must have shape (n,) or (n, 1), got {tuple(tensor.shape)}{hint}")
-    return tensor
+def check_scores(scores: Array) -> Array:
+    """Return finite scores of a floating type."""
+    if 0 in scores.shape:
+        raise InvalidValueError("there are no scores")
+    scores = scores if is_floating(scores) else exact(scores)
+    xp = namespace(scores)
+    if not bool(xp.isfinite(scores).all()):
+        nan, infinite = int(xp.isnan(scores).sum()), int(xp.isinf(scores).sum())
+        what = f"{nan or infinite} of {math.prod(scores.shape)} scores are {'NaN' if nan else 'infinite'}"
+        raise InvalidValueError(what)
+    return scores
 
 
-def matrix(values: Array, name: str) -> Tensor:
-    """Return one number per sample and label, as a tensor ``(n, c)``."""
-    tensor = as_tensor(values, name)
-    if tensor.dim() != 2:
-        raise InvalidValueError(f"{name} must have shape (n, c), got {tuple(tensor.shape)}")
-    return tensor
+def column(values: Array, name: str) -> Array:
+    """Return one number per sample, ``(n,)``."""
+    array = as_array(values, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        hint = "; pass the positive class's column" if name == "scores" and array.ndim == 2 else ""
+        raise InvalidValueError(f"{name} must have shape (n,) or (n, 1), got {tuple(array.shape)}{hint}")
+    return array
 
 
-def as_tensor(values: Array, name: str) -> Tensor:
-    """Return numbers as torch, NumPy or lists hold them as a tensor."""
+def matrix(values: Array, name: str) -> Array:
+    """Return one number per sample and label, ``(n, c)``."""
+    array = as_array(values, name)
+    if array.ndim != 2:
+        raise InvalidValueError(f"{name} must have shape (n, c), got {tuple(array.shape)}")
+    return array
+
+
+def as_array(values: Any, name: str) -> Array:
+    """Return numbers as a tensor without its gradient, or as an array."""
+    if is_tensor(values):
+        return values.detach()
     try:
-        if not isinstance(values, Tensor) and hasattr(values, "__array__"):
-            values = values.__array__().copy()  # torch takes neither read-only nor reversed arrays
-        return torch.as_tensor(values, dtype=torch.float64 if isinstance(values, (list, tuple)) else None)
-    except (TypeError, ValueError, RuntimeError) as error:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
         raise InvalidTypeError(f"{name} must be an array of numbers, got {type(values).__name__}: {error}") from None
+    if array.dtype.kind not in "fiub":
+        raise InvalidTypeError(f"{name} must be an array of numbers, got {type(values).__name__} of {array.dtype}")
+    return array.astype(np.float64) if isinstance(values, (list, tuple)) else array
 
 
-def one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:
+def one_class(formula: Metric | Requirement, counts: Counts) -> Array:
     """Return the metric's values, or the requirement's violations, at every threshold of a binary sweep."""
     if isinstance(formula, GroupGap):
         raise InvalidValueError(f"{formula.name} is between groups, and has no value at one threshold for all rows")
@@ -195,4 +217,4 @@ def one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:
         raise InvalidValueError(
             f"{formula} must give one value per threshold, shape {tuple(counts.tp.shape)}; got {tuple(value.shape)}"
         )
-    return value.squeeze(-1)
+    return value[..., 0]

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, NoReturn
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from metricfit.core.arrays import Array
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import maximum, minimum, root, smallest_divisor, value_of, where
 from metricfit.errors import InvalidValueError, quote
@@ -27,7 +27,7 @@ MINIMIZE = "minimize"
 LONGEST, DEEPEST, LARGEST_EXPONENT = 500, 60, 10
 
 #: A part of a formula: a number, or a function of counts.
-Part = float | Callable[[Counts], Tensor]
+Part = float | Callable[[Counts], Array]
 
 
 class WrittenFormula:
@@ -42,7 +42,7 @@ class WrittenFormula:
     #: Metrics of written formulas are found again by their names, in other processes and in saved models.
     found_by_name = True
 
-    def __init__(self, text: str, function: Callable[[Counts], Tensor], minimize: bool) -> None:
+    def __init__(self, text: str, function: Callable[[Counts], Array], minimize: bool) -> None:
         self.text = text
         self.function = function
         self.minimize = minimize
@@ -53,16 +53,17 @@ class WrittenFormula:
         """The text that ``get_metric`` takes, including the direction."""
         return f"{MINIMIZE}({self.text})" if self.minimize else self.text
 
-    def __call__(self, counts: Counts) -> Tensor:
+    def __call__(self, counts: Counts) -> Array:
         """Compute the formula for counts ``(..., c)``."""
         return self.function(counts)
 
     @property
     def needs(self) -> frozenset[str]:
         """Which of "positives" and "negatives" must be present: without them, decisions do not change the value."""
-        none, predicted, rest = (torch.tensor(cell, dtype=torch.float64) for cell in ([0, 0, 0], [0, 2, 3], [5, 3, 2]))
+        none, predicted, rest = (np.array(cell, float) for cell in ([0, 0, 0], [0, 2, 3], [5, 3, 2]))
         without = {"positives": Counts(none, predicted, none, rest), "negatives": Counts(predicted, none, rest, none)}
-        return frozenset(name for name, counts in without.items() if _is_constant(self(counts)))
+        with np.errstate(all="ignore"):
+            return frozenset(name for name, counts in without.items() if _is_constant(self(counts)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WrittenFormula) and self.name == other.name
@@ -102,7 +103,7 @@ def parse_formula(text: str) -> WrittenFormula:
 
     Example:
         >>> parse_formula("tp / (tp + fn)")(Counts(tp=3, fp=1, fn=1, tn=4))
-        tensor([0.7500], dtype=torch.float64)
+        array([0.75])
     """
     return read_formula(ast.parse(text, mode="eval").body, text)
 
@@ -234,7 +235,7 @@ def _apply(function: Callable[..., Any], *parts: Part) -> Part:
     if not any(callable(part) for part in parts):
         return float(function(*parts))
 
-    def compute(counts: Counts) -> Tensor:
+    def compute(counts: Counts) -> Array:
         return function(*(part(counts) if callable(part) else part for part in parts))
 
     return compute
@@ -277,8 +278,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 _FUNCTIONS = ", ".join(f"{name}(...)" for name in FUNCTIONS)
 
 
-def _is_constant(values: Tensor) -> bool:
-    values = values.nan_to_num(nan=0.0)
+def _is_constant(values: Array) -> bool:
+    values = np.where(np.isnan(values), 0.0, values)
     return bool((values == values[0]).all())
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from metricfit.core.arrays import Array
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
-from metricfit.stats.bootstrap_inputs import Array, BootstrapMetric, OfScores, check_samples, to_plain_value
+from metricfit.stats.bootstrap_inputs import BootstrapMetric, OfScores, check_samples, to_plain_value
 from metricfit.stats.percentiles import compute_interval, compute_p_value
 from metricfit.stats.resampling import Floats, Resampler, Seed
 from metricfit.stats.results import Interval, Readable, check_level

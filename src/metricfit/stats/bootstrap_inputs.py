@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
+from metricfit.core.arrays import Array, is_tensor, to_numpy
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics import curves
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -27,9 +27,8 @@ from metricfit.stats.statistics import (
     UnderCurve,
 )
 
-Array = Any
 OfScores = Callable[..., float]
-AREAS: dict[str, tuple[OfScores, Callable[[Tensor, Tensor], Tensor]]] = {
+AREAS: dict[str, tuple[OfScores, Callable[[Array, Array], Array]]] = {
     "auroc": (curves.auroc, area_under_roc),
     "average_precision": (curves.average_precision, area_under_precision_recall),
 }
@@ -140,8 +139,8 @@ def _resolve_metric(metric: str | Metric | Formula | OfScores) -> Metric | OfSco
         name = getattr(metric, "__name__", "it")
         raise InvalidTypeError(f"the function is called with scores, then targets; write lambda s, y: {name}(y, s)")
     if _takes_counts(parameters):
-        return get_metric(metric)  # type: ignore[arg-type]
-    return metric  # type: ignore[return-value]  # a function of two arguments is no Formula
+        return get_metric(metric)
+    return metric  # a function of two arguments is no Formula
 
 
 def _takes_counts(parameters: list[inspect.Parameter]) -> bool:
@@ -164,19 +163,19 @@ def check_samples(models: dict[str, Array], target: Array, weight: Array | None,
             s, y, w = checked(scores, target, weight)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{name}: {error}" if len(models) > 1 else str(error)) from None
-        columns.append(s.double().cpu().numpy())
+        columns.append(to_numpy(s, np.float64))
     group_numbers = None
     if groups is not None:
         labels = _check_groups(groups, len(column(target, "target")))
-        labels = labels if weight is None else labels[(column(weight, "weight").detach() > 0).cpu().numpy()]
+        labels = labels if weight is None else labels[to_numpy(column(weight, "weight")) > 0]
         group_numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    weights = None if w is None else w.double().cpu().numpy()
-    return Samples(tuple(columns), y.double().cpu().numpy(), weights, group_numbers)
+    weights = None if w is None else to_numpy(w, np.float64)
+    return Samples(tuple(columns), to_numpy(y, np.float64), weights, group_numbers)
 
 
 def _check_groups(groups: Array, samples: int) -> npt.NDArray[Any]:
     """Return one label per sample; they have one type because they are sorted, and none is missing."""
-    labels = np.asarray(to_plain_value(groups) if isinstance(groups, Tensor) else groups)
+    labels = np.asarray(to_plain_value(groups) if is_tensor(groups) else groups)
     if labels.shape != (samples,):
         raise InvalidValueError(f"groups needs one label per sample: {samples} samples, but shape {labels.shape}")
     missing = np.array([_is_missing(label) for label in labels]) if labels.dtype == object else labels != labels

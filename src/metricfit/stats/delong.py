@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm, rankdata
 
+from metricfit.core.arrays import Array, to_numpy
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.sweep import checked
 from metricfit.stats.results import Interval, Readable, check_level, warn_of_no_variance
 
-Array = Any
 Floats = npt.NDArray[np.float64]
 
 
@@ -164,8 +163,7 @@ def _split(scores: Array, target: Array, name: str = "") -> tuple[Floats, Floats
         valid_scores, y, _ = checked(scores, target, None)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}{error}") from None
-    s = valid_scores.double().cpu().numpy()
-    positive = y.cpu().numpy() == 1
+    s, positive = to_numpy(valid_scores, np.float64), to_numpy(y) == 1
     if positive.sum() < 2 or (~positive).sum() < 2:
         raise InvalidValueError(
             f"DeLong's variance needs at least 2 positives and 2 negatives, but target holds {positive.sum()} and "

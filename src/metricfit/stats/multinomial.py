@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from metricfit.core.arrays import Array, to_numpy
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 
@@ -45,12 +44,12 @@ def resampled_counts(
         if matrix:
             matrices[:, label] = drawn
     if matrix:
-        return ConfusionMatrix(torch.from_numpy(matrices))
+        return ConfusionMatrix(matrices)
     fp, fn = called - tp, rows - tp
-    return Counts(*map(torch.from_numpy, (tp, fp, fn, len(target) - tp - fp - fn)))
+    return Counts(tp, fp, fn, len(target) - tp - fp - fn)
 
 
-def percentile_interval(values: Tensor) -> tuple[float, float]:
+def percentile_interval(values: Array) -> tuple[float, float]:
     """Return the 95 % percentile interval of resampled values."""
-    low, high = np.quantile(values.numpy(), [0.025, 0.975])
+    low, high = np.quantile(to_numpy(values), [0.025, 0.975])
     return float(low), float(high)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import LARGEST, ROUNDING
@@ -41,8 +39,8 @@ class AtThreshold:
 
     def __call__(self, drawn: Integers) -> Drawn:
         """Compute one value per resample."""
-        counts = torch.from_numpy(drawn @ self._masses).unsqueeze(-1)
-        return Drawn(one_class(self._metric, Counts(*counts.unbind(1))).numpy())
+        counts = (drawn @ self._masses).T[..., None]
+        return Drawn(one_class(self._metric, Counts(*counts)))
 
 
 class Sweep:
@@ -61,13 +59,13 @@ class Sweep:
         tp, fp = self._accumulate(drawn * self._positive), self._accumulate(drawn * self._negative)
         return Counts(tp, fp, tp[:, -1:] - tp, fp[:, -1:] - fp)
 
-    def _accumulate(self, mass: Floats) -> Tensor:
+    def _accumulate(self, mass: Floats) -> Floats:
         sums = mass.cumsum(1)
         if len(self._last_of_ties) < mass.shape[1]:
             sums = sums.take(self._last_of_ties, axis=1)
         at_thresholds = np.zeros((len(mass), len(self.thresholds)))
         at_thresholds[:, 1:] = sums
-        return torch.from_numpy(at_thresholds).unsqueeze(-1)
+        return at_thresholds[..., None]
 
 
 class AtBest:
@@ -76,7 +74,7 @@ class AtBest:
     def __init__(self, table: Table, scores: Floats, metric: Metric, requirements: list[Requirement]) -> None:
         self._sweep = Sweep(table, scores)
         self._metric, self._requirements = metric, requirements
-        self._on_data = one_class(metric, self._sweep.counts(table.size[None])).numpy()[0]
+        self._on_data = one_class(metric, self._sweep.counts(table.size[None]))[0]
 
     def on_data(self, threshold: Floats) -> Floats:
         """Compute the metric on the data at thresholds that resamples chose."""
@@ -88,30 +86,30 @@ class AtBest:
         counts = self._sweep.counts(drawn)
         value = one_class(self._metric, counts)
         better = -value if self._metric.minimize else value
-        allowed = torch.ones_like(value, dtype=torch.bool)
+        allowed = np.ones(value.shape, bool)
         for requirement in self._requirements:
             allowed &= requirement.forgives(one_class(requirement, counts))
-        highest = better.masked_fill(~allowed, -torch.inf).amax(1, keepdim=True)
+        highest = np.where(allowed, better, -np.inf).max(1, keepdims=True)
         # Values that differ only by rounding are ties.
-        tied = allowed & (better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST))
-        index = choose_among_ties(tied, counts.tp.squeeze(-1), counts.fp.squeeze(-1))
-        feasible = allowed.any(1).numpy()
-        chosen = value.gather(1, index).squeeze(1).numpy()
-        threshold = self._sweep.thresholds[index.squeeze(1).numpy()]
+        tied = allowed & (better >= highest - ROUNDING * np.minimum(abs(highest), LARGEST))
+        index = choose_among_ties(tied, counts.tp[..., 0], counts.fp[..., 0])
+        feasible = allowed.any(1)
+        chosen = np.take_along_axis(value, index, 1)[:, 0]
+        threshold = self._sweep.thresholds[index[:, 0]]
         return Drawn(np.where(feasible, chosen, np.nan), np.where(feasible, threshold, np.nan))
 
 
 class UnderCurve:
     """Area under the ROC curve, or average precision; NaN for a resample that lacks a class."""
 
-    def __init__(self, table: Table, scores: Floats, area: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def __init__(self, table: Table, scores: Floats, area: Callable[[Floats, Floats], Floats]) -> None:
         self._sweep = Sweep(table, scores)
         self._area = area
 
     def __call__(self, drawn: Integers) -> Drawn:
         """Compute one value per resample."""
         counts = self._sweep.counts(drawn)
-        return Drawn(self._area(counts.tp.squeeze(-1), counts.fp.squeeze(-1)).numpy())
+        return Drawn(self._area(counts.tp[..., 0], counts.fp[..., 0]))
 
 
 class OfResample:

@@ -190,7 +190,7 @@ def evaluate(
     requests = parse_requests(metrics, averaging)
     check_task(task)
     decision = None if threshold is None else read_threshold(threshold)
-    asked = decision.numbers.detach().cpu().double() if isinstance(decision, PerLabel) else decision
+    asked = torch.as_tensor(decision.numbers).detach().cpu().double() if isinstance(decision, PerLabel) else decision
     if isinstance(asked, str):
         averaging.refuse_for("threshold='best'")
     if per_image and groups is not None:

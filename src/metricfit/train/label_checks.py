@@ -226,7 +226,7 @@ def check_columns(monitor: Monitor, target: Tensor, columns: int, *, exclusive: 
     if isinstance(monitor.threshold, PerLabel):
         if exclusive:
             raise refuse_classes()
-        check_length(monitor.threshold.numbers.unsqueeze(-1), columns)
+        check_length(monitor.threshold.numbers[..., None], columns)
     if columns == 1:
         return
     if monitor.threshold == "best" and exclusive:
