@@ -213,7 +213,7 @@ def judge(held_out: Floats, y: Floats, test: Floats, y_test: Floats, metric: str
         Counts.from_labels(torch.from_numpy(test >= threshold).long(), torch.from_numpy(y_test).long())
         for threshold in (0.0, chosen)
     )
-    return [round(float(get_metric(metric)(cell)), 6) for cell in counts]
+    return [round(get_metric(metric)(cell).item(), 6) for cell in counts]
 
 
 def fit(data: Path, folder: Path, cell: tuple[str, str, int]) -> str:

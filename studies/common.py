@@ -68,7 +68,7 @@ def f1_scores(validation_logits: Tensor, test_logits: Tensor, data: Problem) -> 
     tuned = best_threshold(validation_logits, data.validation.y, "f1").threshold
 
     def f1(threshold: float) -> float:
-        return float(metrics.f1(Counts.from_labels(test_logits >= threshold, data.test.y)))
+        return metrics.f1(Counts.from_labels(test_logits >= threshold, data.test.y)).item()
 
     return F1(f1(0.0), f1(tuned))
 

@@ -92,7 +92,7 @@ def labels(rows: int, positives: int) -> Tensor:
 
 
 def value(metric: Metric, decided: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
-    return float(metric(Counts.from_labels(decided, y, weight=weight)))
+    return metric(Counts.from_labels(decided, y, weight=weight)).item()
 
 
 def scores_of_models(y: Tensor, generator: torch.Generator) -> Tensor:
@@ -135,7 +135,7 @@ def simulate_value(kind: str, rows: int, positives: int, name: str, generator: t
     # labels, the more the rows that were left out count.
     share, prior = float(decided.double().mean()), positives / rows
     cells = (share * prior, share * (1 - prior), (1 - share) * prior, (1 - share) * (1 - prior))
-    nothing = float(metric(Counts(*(torch.tensor([cell], dtype=torch.float64) for cell in cells))))
+    nothing = metric(Counts(*cells)).item()
     fall = (apparent - left_out) / (apparent - nothing) if apparent > nothing else 0.0
     part = 0.632 / (1 - 0.368 * min(max(fall, 0.0), 1.0))
     new_y = labels(NEW_ROWS, round(NEW_ROWS * prior))
@@ -179,9 +179,9 @@ def simulate_requirement(
     for rule, threshold in thresholds.items():
         counts = Counts.from_labels((new_logits >= threshold).long(), new_y)
         result |= {
-            f"{rule}: held": float(requirement.holds(counts)),
-            f"{rule}: violation": max(0.0, float(requirement.violation(counts))),
-            f"{rule}: value": float(metric(counts)),
+            f"{rule}: held": float(requirement.holds(counts).item()),
+            f"{rule}: violation": max(0.0, requirement.violation(counts).item()),
+            f"{rule}: value": metric(counts).item(),
         }
     return result
 

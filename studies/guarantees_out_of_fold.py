@@ -97,7 +97,7 @@ def judge(
     decided = (calibration(torch.as_tensor(new)[:, None]).squeeze(1) >= chosen.threshold).long()
     counts = Counts.from_labels(decided, torch.as_tensor(labels))
     fails = not bool(required.holds(counts).all())
-    return [float(fails), round(float(get_metric(metric)(counts)), 5), round(float(required.metric(counts)), 5)]
+    return [float(fails), round(get_metric(metric)(counts).item(), 5), round(required.metric(counts).item(), 5)]
 
 
 def judge_draw(name: str, data: Path, draw: int, folder: Path) -> None:

@@ -98,7 +98,7 @@ def value_at(held_out: HeldOut, logits: Tensor, y: Tensor, metric: str, shares: 
     at = held_out if shares is None else held_out.with_class_shares(shares)
     decision = choose_without_intervals(at, get_metric(metric), subject_to=[], average="macro")
     labels = decision.decide(logits + (at.logits - held_out.logits)[0])
-    return round(float(get_metric(metric)(Counts.from_labels(labels, y))), 6)
+    return round(get_metric(metric)(Counts.from_labels(labels, y)).item(), 6)
 
 
 def described(result: PriorShift, truth: float) -> dict[str, Any]:

@@ -192,7 +192,7 @@ def f1_now(members: Population) -> float:
     """The median over the seeds of the validation F1 at threshold 0.5."""
     logits = members.logits(torch.stack([data.validation.x for data in members.problems]))
     pairs = zip(logits, members.problems, strict=True)
-    return statistics.median(float(metrics.f1(Counts.hard(x, data.validation.y))) for x, data in pairs)
+    return statistics.median(metrics.f1(Counts.hard(x, data.validation.y)).item() for x, data in pairs)
 
 
 def save(figure: Any, where: Path) -> None:

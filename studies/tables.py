@@ -126,7 +126,7 @@ class Judge:
         threshold = choose_threshold(calibration(mixture).squeeze(1), self.y, None, self.metric, rule=rule).threshold
         new = calibration(sum(share * self.test[name] for share, name in zip(shares, names, strict=True)))
         decided = (new.squeeze(1) >= threshold).long()
-        return round(float(self.metric(Counts.from_labels(decided, self.y_test))), 6)
+        return round(self.metric(Counts.from_labels(decided, self.y_test)).item(), 6)
 
     def _calibrate(self, name: str) -> None:
         if name not in self.held_out:

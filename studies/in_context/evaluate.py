@@ -146,7 +146,7 @@ class Cell:
         calibration = fit_calibration(mixture, self.y, None)
         threshold = choose_threshold(calibration(mixture).squeeze(1), self.y, None, metric, rule="plugin").threshold
         decided = (calibration(new).squeeze(1) >= threshold).long()
-        return float(metric(Counts.from_labels(decided, self.y_test)))
+        return metric(Counts.from_labels(decided, self.y_test)).item()
 
 
 def judge_cell(arrays: dict[str, NDArray[Any]], learners: Sequence[str]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def check(page, logits, y):
     values = shown(page, "[data-metric]")
     assert len(values) >= 20
     for name, value, text in values:
-        assert value == float(get_metric(name)(counts)), name
+        assert value == get_metric(name)(counts).item(), name
         if not text.endswith("%"):
             assert float(text) == pytest.approx(value, abs=6e-4)
     holds = bool((get_metric("recall") >= 0.6).holds(counts))
@@ -212,7 +212,7 @@ def test_marks_move_along_the_curves(opened, tmp_path, small):
         page.locator(".slider").fill(str(t))
         counts = Counts.hard(*small, threshold=t)
         for x, y in (("fpr", "recall"), ("recall", "precision")):
-            expected = [float(get_metric(name)(counts)) for name in (x, y)]
+            expected = [get_metric(name)(counts).item() for name in (x, y)]
             assert place(x, y) == pytest.approx(expected, abs=1e-3)
         line = page.locator(".wide line.mark").evaluate(
             "e => [e.getAttribute('x1'), ...e.dataset.xRange.split(' ')].map(Number)"

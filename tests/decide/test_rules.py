@@ -51,10 +51,10 @@ def test_the_plug_in_threshold_is_that_of_brute_force(metric, settings):
     pick = min if measure.minimize else max
     for seed in range(4):
         z, y, weight = rows(seed, **settings)
-        best = pick(float(measure(expected_counts(z, weight, t))) for t in candidates(z))
+        best = pick(measure(expected_counts(z, weight, t)).item() for t in candidates(z))
         chosen = choose_threshold(z, y, weight, measure, rule="plugin")
-        assert float(measure(expected_counts(z, weight, chosen.threshold))) == pytest.approx(best, abs=1e-12), seed
-        on_labels = float(measure(observed_counts(z, y, weight, chosen.threshold)))
+        assert measure(expected_counts(z, weight, chosen.threshold)).item() == pytest.approx(best, abs=1e-12), seed
+        on_labels = measure(observed_counts(z, y, weight, chosen.threshold)).item()
         assert chosen.value == pytest.approx(on_labels, abs=1e-12), seed
         assert chosen.threshold not in z.tolist(), seed
 
@@ -73,8 +73,8 @@ def test_requirements_hold_on_the_labels_and_on_expected_counts_where_both_can(s
     chosen = choose_threshold(z, y, weight, metrics.precision, requirements, rule="plugin")
     assert chosen.feasible == bool(on_labels)
     if allowed:
-        best = max(float(metrics.precision(expected_counts(z, weight, t))) for t in allowed)
-        found = float(metrics.precision(expected_counts(z, weight, chosen.threshold)))
+        best = max(metrics.precision(expected_counts(z, weight, t)).item() for t in allowed)
+        found = metrics.precision(expected_counts(z, weight, chosen.threshold)).item()
         assert found == pytest.approx(best)
         assert all(result.met for result in chosen.requirements.values())
 

@@ -27,7 +27,7 @@ def test_binary_counts_and_the_same_labels_of_two_classes_give_one_number(name):
     for cells in CELLS:
         predicted, target = labels(*cells)
         of_two = Counts.from_labels(predicted, target, num_classes=2)
-        value = float(metric(Counts(*cells)))
+        value = metric(Counts(*cells)).item()
         if not metric.needs_matrix:
             both = metric(of_two)
             assert float(both if metric.whole_matrix else both[1]) == pytest.approx(value, abs=1e-12), cells

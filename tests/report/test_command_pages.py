@@ -70,7 +70,7 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
         assert f"F1 is {value:.3f}" in text
         assert f"at threshold {formatting.threshold(at)}, on 160 rows." in text
         assert (f"the model's own is {formatting.threshold(model.threshold_)}." in text) == (threshold is not None)
-        recall = float(get_metric("recall")(DecidedRows.of(model, *rows, threshold).counts))
+        recall = get_metric("recall")(DecidedRows.of(model, *rows, threshold).counts).item()
         assert (
             f"The requirement recall >= 0.5 {'holds' if recall >= 0.5 else 'does not hold'} here ({recall:.3f})."
             in text
@@ -251,4 +251,4 @@ def test_the_page_of_a_comparison_says_how_it_was_made(tmp_path):
     assert "40: 10 “<yes>” (25.0 %)" in text
     assert "copies of a row stay together, and so do rows of one “site”" in text
     counts = Counts.from_labels(torch.from_numpy((scores >= 0.5).astype(int)), torch.from_numpy(labels))
-    assert f"f1 {float(f1(counts)):.3f} at threshold 0.5" in text
+    assert f"f1 {f1(counts).item():.3f} at threshold 0.5" in text

@@ -12,7 +12,7 @@ from metricfit.train.label_thresholds import best_probability_threshold
 
 
 def value_at(logits, target, threshold, metric=metrics.f1):
-    return float(metric(Counts.from_labels(is_positive(logits, threshold).long(), target)))
+    return metric(Counts.from_labels(is_positive(logits, threshold).long(), target)).item()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

@@ -30,7 +30,7 @@ def network(seed=0):
 def rates(model, rows, threshold=0.5):
     with torch.no_grad():
         counts = Counts.hard(model(rows[0]).squeeze(1), rows[1], threshold=threshold)
-    return {"recall": float(metrics.recall(counts)), "precision": float(metrics.precision(counts))}
+    return {"recall": metrics.recall(counts).item(), "precision": metrics.precision(counts).item()}
 
 
 def test_an_augmented_lagrangian_keeps_the_best_objective_among_epochs_that_meet_the_requirement():

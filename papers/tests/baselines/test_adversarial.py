@@ -292,7 +292,7 @@ def test_a_user_defined_metric_is_tested_for_being_affine():
     assert own(x, y).item() == pytest.approx(AdversarialLoss("accuracy", tol=1e-6)(x, y).item(), abs=1e-5)
     slope, offset = affine_in_tp(metrics.mcc, 30)
     counts = Counts(tp=4.0, fp=6.0, fn=3.0, tn=17.0)
-    assert slope[10, 7] * 4 + offset[10, 7] == pytest.approx(float(metrics.mcc(counts)))
+    assert slope[10, 7] * 4 + offset[10, 7] == pytest.approx(metrics.mcc(counts).item())
 
 
 @pytest.mark.parametrize(

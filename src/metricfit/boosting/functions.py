@@ -312,7 +312,7 @@ class MetricValue:
             return float(averaged(self.metric, counts, self.average))
         if self.threshold is None:
             return best_threshold(rows.scores, rows.label, self.metric, weight=rows.weight).value
-        return float(self.metric(self._count(rows, rows.scores >= self.threshold, None)))
+        return float(self.metric(self._count(rows, rows.scores >= self.threshold, None)).item())
 
     def _count(self, rows: LibraryRows, decided: NDArray[Any], classes: int | None) -> Counts:
         count: Any = count_labels  # of tensors and arrays

@@ -22,7 +22,7 @@ def test_constant_decisions(name, constant, metric, score):
     train, test = labels(2, 300), labels(2, 200)
     decided = DummyClassifier(strategy="constant", constant=constant).fit(train[:, None], train).predict(test[:, None])
     expected = fbeta_score(test, decided, beta=2) if score is None else score(test, decided)
-    assert float(get_metric(metric)(expected_counts(test, baseline_shares(train, 2)[name]))) == pytest.approx(expected)
+    assert get_metric(metric)(expected_counts(test, baseline_shares(train, 2)[name])).item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("classes", [2, 4])

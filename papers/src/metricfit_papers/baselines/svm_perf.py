@@ -143,7 +143,7 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._is_auroc():
             return float(auroc(torch.from_numpy(scores), positive))
         metric = self._metric()
-        value = float(metric(Counts.from_labels(torch.from_numpy(scores > 0), positive)))
+        value = metric(Counts.from_labels(scores > 0, positive)).item()
         return -value if metric.minimize else value
 
     def _fit(self, X: Any, y: Any) -> None:

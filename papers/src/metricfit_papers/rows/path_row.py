@@ -101,7 +101,7 @@ class MetricsOnTest(Callback):
         """Score these members on their test rows."""
         for member, logits in zip(members, outputs([self.test[member][0] for member in members]), strict=True):
             counts = Counts.hard(positive_logits(logits.cpu()), self.test[member][1])
-            self.latest[member] = {name: float(metric(counts)) for name, metric in self.metrics.items()}
+            self.latest[member] = {name: metric(counts).item() for name, metric in self.metrics.items()}
 
     def epoch_ended(self, rows: Sequence[Row]) -> None:
         """Add the values of each member to its row."""
