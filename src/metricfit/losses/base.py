@@ -13,7 +13,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 
 #: Sums over samples. Both kinds add with ``+``.
 Statistics = Counts | Tensor
+#: How many of several numbers the text of a loss shows at most.
+SHOWN = 10
+
+
+class ColumnOptions(TypedDict, total=False):
+    """The options of ``ColumnLoss``, which the constructors of its subclasses pass on."""
+
+    task: Task | None
+    ignore_index: int | None
+    sync: bool
 
 
 class Loss(nn.Module):
@@ -47,9 +57,19 @@ class Loss(nn.Module):
         "reduction": "the loss is a weighted mean over the batch; to leave samples out, pass the weight 0 for them",
     }
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Show the options that a constructor passes on in its signature, for help and for the check of arguments."""
+        super().__init_subclass__(**kwargs)
+        named = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        if named and named[-1].annotation == "Unpack[ColumnOptions]":
+            parents = (inspect.signature(parent).parameters for parent in cls.__mro__[1:])
+            options = next(parent for parent in parents if "sync" in parent)
+            named[-1:] = [options[name] for name in ColumnOptions.__annotations__]
+        cls.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+
     def __new__(cls, *arguments: Any, **settings: Any) -> Self:
         """Refuse arguments that the constructor does not have, with their remedy."""
-        parameters = inspect.signature(cls.__init__).parameters
+        parameters = inspect.signature(cls).parameters
         open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
         for name in [] if open_ended else settings.keys() - parameters.keys():
             remedy = cls.remedies.get("class_weights" if name == "class_weight" else name)
@@ -57,6 +77,19 @@ class Loss(nn.Module):
                 f"{cls.__name__} has no argument {name}; {remedy or f'help({cls.__name__}) lists its arguments'}"
             )
         return super().__new__(cls)
+
+    def extra_repr(self) -> str:
+        """Return the arguments of the constructor that are numbers, but for the options that many losses share."""
+        names = [name for name in inspect.signature(type(self)).parameters if name not in ColumnOptions.__annotations__]
+        values = {name: getattr(self, name, None) for name in names}
+        return ", ".join(f"{name}={_short(value)}" for name, value in values.items() if _short(value))
+
+
+def _short(value: Any) -> str:
+    """Return a number, or the first of several, as text; nothing for any other value."""
+    if isinstance(value, tuple) and all(map(is_number, value)):
+        return f"({', '.join(f'{number:g}' for number in value[:SHOWN])}{', ...' if len(value) > SHOWN else ''})"
+    return f"{value:g}" if is_number(value) else str(value) if isinstance(value, bool) else ""
 
 
 class BatchLoss(Loss):

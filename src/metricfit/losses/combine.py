@@ -215,7 +215,3 @@ class ClassBalanced(PointwiseLoss):
         """Return the form of the inner loss with the weights of the classes."""
         form = known_form(self.loss)
         return None if form is None else form.scaled(1 / self.prior, 1 / (1 - self.prior))
-
-    def extra_repr(self) -> str:
-        """Return the prior."""
-        return f"prior={self.prior:g}"

@@ -96,8 +96,9 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         return ratio(statistics[0], statistics[1])
 
     def extra_repr(self) -> str:
-        """Return the argument of the constructor if it is not torch's default."""
-        return "" if self.ignore_index == -100 else f"ignore_index={self.ignore_index}"
+        """Return the arguments of the constructor; the ignored label if it is not torch's default."""
+        ignored = "" if self.ignore_index == -100 else f"ignore_index={self.ignore_index}"
+        return ", ".join(filter(None, (super().extra_repr(), ignored)))
 
 
 class _ShiftedCrossEntropy(WeightedCrossEntropyLoss):
@@ -194,10 +195,6 @@ class LogitAdjustedLoss(_ShiftedCrossEntropy):
         """Return x + tau log(share)."""
         return logits + self._along_classes(logits)
 
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"class_counts={_short(self.class_counts)}, tau={self.tau:g}"
-
 
 class LDAMLoss(_ShiftedCrossEntropy):
     r"""Cross-entropy with a larger margin for rarer classes. Cao et al. 2019, Eq. 13.
@@ -245,12 +242,3 @@ class LDAMLoss(_ShiftedCrossEntropy):
         classes = torch.arange(logits.shape[1], device=logits.device).reshape(-1, *[1] * (logits.dim() - 2))
         is_true = target.unsqueeze(1) == classes
         return self.scale * (logits - self._along_classes(logits) * is_true)
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"class_counts={_short(self.class_counts)}, max_margin={self.max_margin:g}, scale={self.scale:g}"
-
-
-def _short(counts: tuple[float, ...]) -> str:
-    shown = ", ".join(f"{count:g}" for count in counts[:5])
-    return f"({shown}{', ...' if len(counts) > 5 else ''})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,7 +22,17 @@ from metricfit.core.tensor_numerics import SMALLEST_DIVISOR, tails
 from metricfit.core.types import Task
 from metricfit.core.validation import refuse_tracing
 from metricfit.errors import InvalidValueError
-from metricfit.losses.base import AdditiveLoss, ColumnLoss, check_statistics, inheritance_level, weights_by_class
+from metricfit.losses.base import (
+    AdditiveLoss,
+    ColumnLoss,
+    ColumnOptions,
+    check_statistics,
+    inheritance_level,
+    weights_by_class,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: The methods of a loss that a kernel replaces.
 REPLACED_METHODS = ("of_positive", "of_negative", "statistics", "value", "over_ranks", "columns", "_plain_sum")
@@ -206,15 +216,8 @@ class WeightedBCELoss(PointwiseLoss):
         tensor(1.0397)
     """
 
-    def __init__(
-        self,
-        positive_weight: float = 1.0,
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = False,
-    ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
+    def __init__(self, positive_weight: float = 1.0, **options: Unpack[ColumnOptions]) -> None:
+        super().__init__(**options)
         self.positive_weight = check_nonnegative("WeightedBCELoss", "positive_weight", positive_weight)
 
     def of_positive(self, logits: Tensor) -> Tensor:
@@ -228,10 +231,6 @@ class WeightedBCELoss(PointwiseLoss):
     def closed_form(self) -> PointwiseForm:
         """Return cross-entropy with the weight of the positives."""
         return PointwiseForm("cross_entropy", self.positive_weight)
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"positive_weight={self.positive_weight:g}"
 
 
 class EffectiveNumberBCELoss(WeightedBCELoss):
@@ -256,15 +255,7 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
         EffectiveNumberBCELoss(beta=0.99, class_counts=(90, 10))
     """
 
-    def __init__(
-        self,
-        beta: float,
-        class_counts: Sequence[int],
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = False,
-    ) -> None:
+    def __init__(self, beta: float, class_counts: Sequence[int], **options: Unpack[ColumnOptions]) -> None:
         if not 0.0 <= beta < 1.0:
             raise InvalidValueError(f"EffectiveNumberBCELoss needs 0 <= beta < 1, got {beta}")
         if len(class_counts) != 2 or min(class_counts) < 1:
@@ -272,7 +263,7 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
                 f"class_counts are the numbers of negatives and of positives, both at least 1, got {class_counts}"
             )
         negatives, positives = ((1 - beta) / -math.expm1(n * math.log(beta)) if beta else 1.0 for n in class_counts)
-        super().__init__(positives, task=task, ignore_index=ignore_index, sync=sync)
+        super().__init__(positives, **options)
         self.balanced = beta > 0
         self.negative_weight = negatives
         self.beta = float(beta)
@@ -285,10 +276,6 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
     def closed_form(self) -> PointwiseForm:
         """Return cross-entropy with the weights of both classes."""
         return PointwiseForm("cross_entropy", self.positive_weight, self.negative_weight)
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"beta={self.beta:g}, class_counts={self.class_counts}"
 
 
 class FocalLoss(PointwiseLoss):
@@ -311,16 +298,8 @@ class FocalLoss(PointwiseLoss):
         tensor(0.1733)
     """
 
-    def __init__(
-        self,
-        gamma: float,
-        asymmetric: bool = False,
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = False,
-    ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
+    def __init__(self, gamma: float, asymmetric: bool = False, **options: Unpack[ColumnOptions]) -> None:
+        super().__init__(**options)
         self.gamma = check_nonnegative("FocalLoss", "gamma", gamma)
         self.asymmetric = asymmetric
 
@@ -335,10 +314,6 @@ class FocalLoss(PointwiseLoss):
     def closed_form(self) -> PointwiseForm:
         """Return the exponents of positives and of negatives."""
         return PointwiseForm("focal", first=0.0 if self.asymmetric else self.gamma, second=self.gamma)
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"gamma={self.gamma:g}, asymmetric={self.asymmetric}"
 
 
 class MarginLoss(PointwiseLoss):
@@ -361,16 +336,8 @@ class MarginLoss(PointwiseLoss):
         tensor(0.6931)
     """
 
-    def __init__(
-        self,
-        margin: float,
-        asymmetric: bool = False,
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = False,
-    ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
+    def __init__(self, margin: float, asymmetric: bool = False, **options: Unpack[ColumnOptions]) -> None:
+        super().__init__(**options)
         self.margin = check_nonnegative("MarginLoss", "margin", margin)
         self.asymmetric = asymmetric
 
@@ -385,10 +352,6 @@ class MarginLoss(PointwiseLoss):
     def closed_form(self) -> PointwiseForm:
         """Return cross-entropy with the margins of positives and of negatives."""
         return PointwiseForm("cross_entropy", first=self.margin, second=0.0 if self.asymmetric else self.margin)
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"margin={self.margin:g}, asymmetric={self.asymmetric}"
 
 
 class MAELoss(PointwiseLoss):

@@ -12,6 +12,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +25,14 @@ from metricfit.core.numerics import ratio, share
 from metricfit.core.steps import Step
 from metricfit.core.tensor_numerics import counting_dtype, exact_dtype, tails
 from metricfit.core.thresholds import check_threshold
-from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss, ColumnLoss, check_statistics, weights_by_class
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from metricfit.losses.base import ColumnOptions
 
 
 def check_margin(margin: float, owner: nn.Module) -> float:
@@ -40,24 +45,12 @@ def check_margin(margin: float, owner: nn.Module) -> float:
 class _HingeLoss(ColumnLoss):
     """A loss of hinges over pairs, ``max(0, margin - difference of the scores)^power``."""
 
-    def __init__(
-        self,
-        margin: float = 1.0,
-        power: int = 2,
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = True,
-    ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
+    def __init__(self, margin: float = 1.0, power: int = 2, **options: Unpack[ColumnOptions]) -> None:
+        super().__init__(**options)
         self.margin = check_margin(margin, self)
         if power not in (1, 2, 3):
             raise InvalidValueError(f"{type(self).__name__} needs a power of 1, 2 or 3, got {power}")
         self.power = int(power)
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"margin={self.margin:g}, power={self.power}"
 
 
 class _PairLoss(_HingeLoss):
@@ -161,25 +154,13 @@ class WMWLoss(_PairLoss):
         tensor(0.0080)
     """
 
-    def __init__(
-        self,
-        gamma: float = 0.2,
-        power: int = 3,
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = True,
-    ) -> None:
-        super().__init__(gamma, power, task=task, ignore_index=ignore_index, sync=sync)
+    def __init__(self, gamma: float = 0.2, power: int = 3, **options: Unpack[ColumnOptions]) -> None:
+        super().__init__(gamma, power, **options)
         self.gamma = self.margin
 
     def score(self, logits: Tensor) -> Tensor:
         """Return the probabilities."""
         return tails(logits)[0]
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"gamma={self.gamma:g}, power={self.power}"
 
 
 class PartialAUCLoss(_PairLoss):
@@ -218,11 +199,9 @@ class PartialAUCLoss(_PairLoss):
         *,
         margin: float = 1.0,
         power: int = 2,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = True,
+        **options: Unpack[ColumnOptions],
     ) -> None:
-        super().__init__(margin, power, task=task, ignore_index=ignore_index, sync=sync)
+        super().__init__(margin, power, **options)
         if not 0.0 <= min_tpr < 1.0:
             raise InvalidValueError(f"PartialAUCLoss needs min_tpr of at least 0 and below 1, got {min_tpr}")
         if not 0.0 < max_fpr <= 1.0:
@@ -234,10 +213,6 @@ class PartialAUCLoss(_PairLoss):
         """Keep the weight of the lowest positives and the highest negatives."""
         lowest = _keep_highest(-score, positive, 1 - self.min_tpr)
         return score, lowest, _keep_highest(score, negative, self.max_fpr)
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"min_tpr={self.min_tpr:g}, max_fpr={self.max_fpr:g}, margin={self.margin:g}, power={self.power}"
 
 
 def _keep_highest(score: Tensor, weight: Tensor, share: float) -> Tensor:
@@ -404,15 +379,8 @@ class PairSquareLoss(_SquareLoss):
         tensor(0.2500)
     """
 
-    def __init__(
-        self,
-        margin: float = 1.0,
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = True,
-    ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
+    def __init__(self, margin: float = 1.0, **options: Unpack[ColumnOptions]) -> None:
+        super().__init__(**options)
         self.margin = check_margin(margin, self)
 
     def errors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -424,10 +392,6 @@ class PairSquareLoss(_SquareLoss):
         x = batch.logits.to(exact_dtype(batch.logits.device))
         total, number = self.over_ranks(check_statistics(torch.stack([x, torch.ones_like(x)]).sum(-1).detach(), x))
         return replace(batch, logits=x - ratio(total, number).unsqueeze(-1))
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"margin={self.margin:g}"
 
 
 class MBAUCLoss(_SquareLoss):
@@ -481,12 +445,9 @@ class SoftAUROCLoss(ColumnLoss, AdditiveLoss):
         self,
         thresholds: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         step: Step | None = None,
-        *,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = True,
+        **options: Unpack[ColumnOptions],
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
+        super().__init__(**options)
         self.thresholds = tuple(sorted(float(threshold) for threshold in thresholds))
         if not self.thresholds:
             raise InvalidValueError("SoftAUROCLoss needs at least one threshold")
@@ -516,7 +477,3 @@ class SoftAUROCLoss(ColumnLoss, AdditiveLoss):
         loss = 1 - torch.trapezoid(tpr.flip(0), fpr.flip(0), dim=0)
         no_pairs = (counts.positives[0] == 0) | (counts.negatives[0] == 0)
         return loss.masked_fill(no_pairs, 0.0).mean()
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"thresholds={self.thresholds}"

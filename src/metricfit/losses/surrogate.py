@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,10 +21,14 @@ from torch.nn.functional import logsigmoid
 
 from metricfit.core.buffers import ExactBuffers
 from metricfit.core.kernels.pointwise import PointwiseForm
-from metricfit.core.types import Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import check_number, is_number
 from metricfit.losses.pointwise import PointwiseLoss
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from metricfit.losses.base import ColumnOptions
 
 #: Maximum beta of a surrogate. The gradient of negatives is of the order of 1/beta², which float32 cannot resolve.
 LARGEST_BETA = 1e8
@@ -68,14 +72,12 @@ class SurrogateTverskyLoss(ExactBuffers, PointwiseLoss):
         prior: float | Sequence[float],
         q: float = 0.0,
         balanced: bool = True,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = False,
+        **options: Unpack[ColumnOptions],
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
+        super().__init__(**options)
         name = type(self).__name__
         self.prior = check_priors(name, prior)
-        if task == "binary" and isinstance(self.prior, tuple) and len(self.prior) > 1:
+        if self.task == "binary" and isinstance(self.prior, tuple) and len(self.prior) > 1:
             raise InvalidValueError(
                 f"{name} has priors of {len(self.prior)} labels, but task='binary' has a single prior; pass one "
                 "number, or task='multilabel'"
@@ -140,14 +142,6 @@ class SurrogateTverskyLoss(ExactBuffers, PointwiseLoss):
             return None
         return PointwiseForm("surrogate", self.positive_weight, self.negative_weight, self.log_c, self.q)
 
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"alpha={self.alpha:g}, beta={self.beta:g}, {self._repr_of_rest()}"
-
-    def _repr_of_rest(self) -> str:
-        prior = self.prior if isinstance(self.prior, tuple) else f"{self.prior:g}"
-        return f"prior={prior}, q={self.q:g}, balanced={self.balanced}"
-
 
 class SurrogateFBetaLoss(SurrogateTverskyLoss):
     r"""A mean over samples in place of the F-beta score, which is not one. Lee et al. 2021, Eq. 20 and 25.
@@ -181,9 +175,7 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
         prior: float | Sequence[float],
         q: float = 0.0,
         balanced: bool = True,
-        task: Task | None = None,
-        ignore_index: int | None = None,
-        sync: bool = False,
+        **options: Unpack[ColumnOptions],
     ) -> None:
         beta = check_number("SurrogateFBetaLoss", "beta", beta)
         if not 1 / LARGEST_BETA <= beta <= LARGEST_BETA:
@@ -198,15 +190,9 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
             prior=prior,
             q=q,
             balanced=balanced,
-            task=task,
-            ignore_index=ignore_index,
-            sync=sync,
+            **options,
         )
         self.beta = beta
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"beta={self.beta:g}, {self._repr_of_rest()}"
 
 
 def surrogate_settings(ratio: float, prior: float, balanced: bool) -> tuple[float, float, float]:
