@@ -1,9 +1,8 @@
 """Name the metric you are judged by; get a classifier trained for it, and the evidence."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from metricfit._extras import explain_missing
+from metricfit._extras import load_later
 from metricfit._version import __version__
 from metricfit.errors import MetricfitError
 
@@ -79,17 +78,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _LATER.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if home == "metricfit":
-        return import_module(f"metricfit.{name}")
-    packages = ("numpy", "pandas", "scipy", "sklearn", "baycomp", "joblib", "safetensors") if name == "compare" else ()
-    with explain_missing(f"metricfit.{name}", packages, "metricfit[tabular]"):  # the others explain themselves
-        value = getattr(import_module(home), name)
-    globals()[name] = value  # found without this function from now on
-    return value
+_PACKAGES = (
+    "numpy",
+    "pandas",
+    "scipy",
+    "sklearn",
+    "baycomp",
+    "joblib",
+    "safetensors",
+)  # losses explain torch themselves
+
+__getattr__ = load_later(__name__, _LATER, _PACKAGES, "metricfit[tabular]")
 
 
 def __dir__() -> list[str]:

@@ -1,9 +1,11 @@
-"""The one message about packages that are not installed."""
+"""Names that are loaded when they are first used, and the one message about packages that are not installed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 
 @contextmanager
@@ -35,3 +37,30 @@ def explain_missing(user: str, packages: Collection[str], install: str) -> Itera
             raise
         message = f"{user} needs {missing}, which is not installed: pip install {install}"
         raise ModuleNotFoundError(message, name=missing) from error
+
+
+def load_later(
+    package: str, homes: Mapping[str, str], packages: Collection[str] = (), install: str = ""
+) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package whose names are loaded when they are first used.
+
+    Args:
+        package: The package.
+        homes: For each name, the module that has it; the package itself for its own modules.
+        packages: Other packages that these modules need, to be explained if they are missing.
+        install: The argument of pip for them.
+
+    Returns:
+        The function, which keeps what it loads.
+    """
+
+    def load(name: str) -> Any:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        with explain_missing(f"{package}.{name}", packages, install):
+            value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
+        setattr(import_module(package), name, value)  # found without this function from now on
+        return value
+
+    return load

@@ -16,7 +16,6 @@ from metricfit.cli.terminal import UserError, command_line, print_message, print
 from metricfit.data.columns import quote_label
 from metricfit.report import formatting
 from metricfit.report.evaluation import EvaluationResult, evaluation_result
-from metricfit.report.model_page import write_evaluation_page
 from metricfit.tabular import MetricClassifier
 
 #: What ``evaluate --json`` prints.
@@ -38,6 +37,8 @@ def run(options: Evaluate) -> None:
     with status("Evaluating ...", options.quiet):
         result = evaluation_result(classifier, X, y, threshold) | {"report": None}
         if report is not None:
+            from metricfit.report.model_page import write_evaluation_page  # loads what draws
+
             page = write_evaluation_page(
                 classifier,
                 X,

@@ -3,14 +3,8 @@
 - ``torchmetrics``: ``as_torchmetrics``, an Accumulator as a metric of torchmetrics, for example for Lightning.
 """
 
-from typing import Any
+from metricfit._extras import load_later
 
 __all__ = ["as_torchmetrics"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from metricfit.integrations.torchmetrics import as_torchmetrics
-
-    return as_torchmetrics
+__getattr__ = load_later(__name__, {"as_torchmetrics": "metricfit.integrations.torchmetrics"})

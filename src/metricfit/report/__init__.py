@@ -1,13 +1,15 @@
-"""The report: one self-contained HTML page. Needs the extra ``report``."""
+"""The report: one self-contained HTML page. Needs the extra ``tabular``."""
 
-from metricfit._extras import explain_missing
+from typing import TYPE_CHECKING
 
-with explain_missing("metricfit.report", ("numpy", "jinja2", "markupsafe", "matplotlib"), "metricfit[tabular]"):
+from metricfit._extras import load_later
+
+if TYPE_CHECKING:
     from metricfit.report.explorer import ScoredMethod, scores
     from metricfit.report.first_screen import FirstScreen
-    from metricfit.report.learning_curves import learning_curves
     from metricfit.report.page import Report, Section, render, write
     from metricfit.report.tables import comparison, models, multiclass
+    from metricfit.report.training_curves import learning_curves
     from metricfit.tabular.compare.verdict import ComparisonRow
 
 __all__ = [
@@ -24,3 +26,21 @@ __all__ = [
     "scores",
     "write",
 ]
+
+#: Loaded when first used: to measure a model takes none of the packages that draw.
+_LATER = {
+    "ComparisonRow": "metricfit.tabular.compare.verdict",
+    "FirstScreen": "metricfit.report.first_screen",
+    "Report": "metricfit.report.page",
+    "ScoredMethod": "metricfit.report.explorer",
+    "Section": "metricfit.report.page",
+    "comparison": "metricfit.report.tables",
+    "learning_curves": "metricfit.report.training_curves",
+    "models": "metricfit.report.tables",
+    "multiclass": "metricfit.report.tables",
+    "render": "metricfit.report.page",
+    "scores": "metricfit.report.explorer",
+    "write": "metricfit.report.page",
+}
+
+__getattr__ = load_later(__name__, _LATER, ("jinja2", "markupsafe", "matplotlib"), "metricfit[tabular]")

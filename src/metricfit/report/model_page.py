@@ -21,7 +21,6 @@ from metricfit.report import formatting
 from metricfit.report.evaluation import DecidedRows, Pair, compare_with_training
 from metricfit.report.explorer import scores
 from metricfit.report.first_screen import Alternative, FirstScreen, RequirementState, Statement, compare_decisions
-from metricfit.report.learning_curves import learning_curves
 from metricfit.report.page import PathLike, Report, Section, facts_of_page, positive_class_fact, title_page, write
 from metricfit.report.stops import are_few_groups
 from metricfit.report.tables import (
@@ -34,6 +33,7 @@ from metricfit.report.tables import (
     referral_table,
     worst_decisions,
 )
+from metricfit.report.training_curves import learning_curves
 from metricfit.tabular.facts import ModelFacts, model_facts
 from metricfit.tabular.insight.importance import MIN_ROWS, measure_importance
 from metricfit.tabular.insight.judged_rows import held_out_rows, judged_file_rows, judged_rows, read_sample
