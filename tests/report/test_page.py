@@ -220,4 +220,7 @@ def test_an_empty_report_is_a_page():
 def test_without_the_extra_the_remedy_is_named(missing):
     code = f"import sys; sys.modules[{missing!r}] = None\nfrom metricfit.report import multiclass"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert f"metricfit.report.multiclass needs {missing}, which is not installed: pip install metricfit[tabular]" in ran.stderr
+    assert (
+        f"metricfit.report.multiclass needs {missing}, which is not installed: pip install metricfit[tabular]"
+        in ran.stderr
+    )
