@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from metricfit.data import read_table
+from metricfit.data.files import new_table
 from metricfit.data.reading import ColumnTypes, read_batches
 from metricfit.data.text_format import TextOptions
-from metricfit.data.writing import new_table
 from metricfit.errors import InvalidValueError, TableError
 
 

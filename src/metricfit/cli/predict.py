@@ -15,7 +15,7 @@ from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import check_threshold, load_model, scored_batches
 from metricfit.cli.terminal import UserError, print_result
 from metricfit.data.columns import quote_label
-from metricfit.data.writing import WRITABLE, new_table
+from metricfit.data.files import WRITABLE, new_table
 from metricfit.errors import quote
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.scored_rows import ScoredRows

@@ -1,4 +1,4 @@
-"""Stratified splits that keep copies of a row, and the rows of a group, in one part.
+"""Stratified splits that keep copies of a row, and the rows of a group, in one part: the public functions of the room.
 
 Rows that must stay together form a unit; all other rows are units of one row. Units of several rows are placed one by
 one, largest first, each in the part where the class counts remain most even. Then the single rows of each class fill
