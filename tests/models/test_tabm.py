@@ -135,9 +135,7 @@ def test_a_module_that_is_not_an_embedding_is_refused():
 )
 def test_a_missing_extra_is_named(monkeypatch, build, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        ImportError, match=rf"needs {package}, which is not installed: pip install metricfit\[tabular\]"
-    ):
+    with pytest.raises(ImportError, match=rf"needs {package}, which is not installed: pip install metricfit\[torch\]"):
         build()
 
 

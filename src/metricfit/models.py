@@ -2,7 +2,7 @@
 
 Outputs are logits ``(n, out_features)``; with one output that is the shape ``(n, 1)`` that every binary loss takes.
 Embeddings are those of Gorishniy et al. 2022, "On Embeddings for Numerical Features in Tabular Deep Learning", by its
-authors' package rtdl_num_embeddings (the extra ``tabular``), imported when first used.
+authors' package rtdl_num_embeddings (the extra ``torch``), imported when first used.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any, Literal
 
-import torch
-from torch import Tensor, nn
-
 from metricfit._extras import explain_missing
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.losses.calling import accepted_arguments, call_loss
+
+with explain_missing(__name__, ("torch",), "metricfit[torch]"):
+    import torch
+    from torch import Tensor, nn
+
+    from metricfit.losses.calling import accepted_arguments, call_loss
+
+__all__ = ["Blend", "PerMember", "TabM", "embedded_mlp", "mlp", "piecewise_linear", "quantile_bins"]
 
 
 def mlp(
@@ -99,7 +103,7 @@ def quantile_bins(x: Tensor, bins: int = 48) -> Tensor:
         raise InvalidValueError(f"columns {constant} are constant and have no bins; drop them first")
     bins = min(bins, len(x) - 1)
     with _allow_single_bins():
-        rows = _rtdl().compute_bins(x, bins)
+        rows = _extra("rtdl_num_embeddings").compute_bins(x, bins)
     edges = x.new_full((len(rows), bins + 1), torch.inf)
     for column_edges, row in zip(edges, rows, strict=True):
         column_edges[: len(row)] = row
@@ -126,7 +130,7 @@ def piecewise_linear(edges: Tensor, width: int = 16) -> nn.Module:
         (torch.Size([5, 3, 4]), torch.Size([3, 9]))
     """
     with _allow_single_bins():
-        module: nn.Module = _rtdl().PiecewiseLinearEmbeddings(
+        module: nn.Module = _extra("rtdl_num_embeddings").PiecewiseLinearEmbeddings(
             [row[row.isfinite()] for row in edges], width, activation=False, version="B"
         )
     module.register_buffer("edges", edges.detach().clone())
@@ -160,11 +164,11 @@ def embedded_mlp(
         >>> embedded_mlp(piecewise_linear(edges), hidden=(32,))(torch.zeros(5, 3)).shape
         torch.Size([5, 1])
     """
-    flat: int = embedding_shape(embedding).numel()
+    flat: int = _embedding_shape(embedding).numel()
     return nn.Sequential(embedding, nn.Flatten(), *mlp(flat, hidden, out_features, dropout, activation))
 
 
-def embedding_shape(embedding: nn.Module) -> torch.Size:
+def _embedding_shape(embedding: nn.Module) -> torch.Size:
     """Return the number of features of an embedding and the length of their vectors."""
     shape = getattr(embedding, "get_output_shape", None)
     if shape is None:
@@ -176,8 +180,8 @@ def embedding_shape(embedding: nn.Module) -> torch.Size:
     return size
 
 
-def extra(package: str) -> Any:
-    """Import a package of the extra ``tabular``."""
+def _extra(package: str) -> Any:
+    """Import a package of the extra ``torch``."""
     with explain_missing("metricfit.models", [package], "metricfit[torch]"):
         return import_module(package)
 
@@ -188,10 +192,6 @@ def _allow_single_bins() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"The \d+-th feature has just two bin edges")
         yield
-
-
-def _rtdl() -> Any:
-    return extra("rtdl_num_embeddings")
 
 
 class Blend(nn.Module):
@@ -234,7 +234,7 @@ class Blend(nn.Module):
 class TabM(nn.Module):
     """TabM (Gorishniy et al. 2025, "TabM: Advancing Tabular Deep Learning with Parameter-Efficient Ensembling").
 
-    The layers come from the authors' package ``tabm`` (the extra ``tabular``). Inputs are numbers; encode text columns
+    The layers come from the authors' package ``tabm`` (the extra ``torch``). Inputs are numbers; encode text columns
     as one-hot columns.
 
     The output depends on the mode, because members learn well only from separate losses, and predict well only
@@ -281,10 +281,10 @@ class TabM(nn.Module):
         architecture: Literal["tabm", "tabm-mini"] = "tabm",
     ) -> None:
         super().__init__()
-        tabm = extra("tabm")
+        tabm = _extra("tabm")
         chunks = [1] * in_features
         if embedding is not None:
-            embedded, size = embedding_shape(embedding)
+            embedded, size = _embedding_shape(embedding)
             if embedded != in_features:
                 raise InvalidValueError(f"the embedding is for {embedded} features, but in_features is {in_features}")
             chunks = [size] * in_features
