@@ -65,9 +65,7 @@ def test_the_best_threshold_of_margins_is_that_of_brute_force(seed, rounded):
 def test_the_plugin_rule_decides_each_row_by_its_expected_cost():
     z, y, amount = draw()
     held_out = collect_held_out(z[:, None], y, None, None, {"amount": amount})
-    decision = choose_cost_decision(
-        held_out, METRIC, rule="plugin", refit=lambda weight: z[:, None], resamples=20, seed=0
-    )
+    decision = choose_cost_decision(held_out, METRIC, rule="plugin", seed=0)
     costs = row_costs(METRIC, {"amount": amount}, len(y))
     p = expit(z)
     called = decision.decide(costs.margins(z))
@@ -101,12 +99,8 @@ def test_a_row_that_costs_nothing_is_never_positive_and_one_with_free_alarms_alw
 def test_the_empirical_rule_is_optimistic_and_corrected():
     z, y, amount = draw(200)
     held_out = collect_held_out(z[:, None], y, None, None, {"amount": amount})
-    decision = choose_cost_decision(
-        held_out, METRIC, rule="empirical", refit=lambda weight: z[:, None], resamples=50, seed=0
-    )
-    plugin = choose_cost_decision(
-        held_out, METRIC, rule="plugin", refit=lambda weight: z[:, None], resamples=50, seed=0
-    )
+    decision = choose_cost_decision(held_out, METRIC, rule="empirical", seed=0)
+    plugin = choose_cost_decision(held_out, METRIC, rule="plugin", seed=0)
     assert decision.evidence.value <= plugin.evidence.value
     assert decision.evidence.corrected_value > decision.evidence.value
     assert decision.interval[0] <= decision.threshold <= decision.interval[1]
@@ -124,9 +118,7 @@ def test_rows_without_a_wrong_decision_leave_the_cost_uncertain():
     z = np.repeat([8.0, -8.0], 30)
     y = np.repeat([1, 0], 30)
     held_out = collect_held_out(z[:, None], y, None, None, {"amount": np.full(60, 5.0)})
-    decision = choose_cost_decision(
-        held_out, METRIC, rule="plugin", refit=lambda weight: z[:, None], resamples=20, seed=0
-    )
+    decision = choose_cost_decision(held_out, METRIC, rule="plugin", seed=0)
     assert decision.evidence.value == 0.0 == decision.evidence.corrected_interval[0]
     assert 0.05 < decision.evidence.corrected_interval[1] < 1.0
 

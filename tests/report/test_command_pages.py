@@ -94,22 +94,26 @@ def test_the_value_is_an_estimate_for_new_rows_and_the_page_says_so(rows, tmp_pa
     low, high = model.value_interval_
     name = "F1" if metric == "f1" else metric
     assert f"{name} is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
-    assert (
-        "The value is estimated for new rows: the value on held-out rows, "
-        f"{model.decision_.evidence.value:.3f}, corrected for having been chosen on them." in text
-    )
-    assert (
-        f"Estimate of {metric} {model.decision_.evidence.value:.3f} on held-out rows, {model.value_:.3f} corrected"
-        in text
-    )
+    assert "The value is estimated for new rows: the value on held-out rows." in text
+    assert f"Estimate of {metric} {model.value_:.3f}: the value on held-out rows" in text
+    assert "chose the decision" not in text
 
 
-def test_values_under_requirements_are_not_called_corrected(for_f1, tmp_path):
+def test_a_value_that_was_lowered_is_explained(rows, tmp_path):
+    model = MetricClassifier("f1", models=["linear"], decision="empirical", random_state=0).fit(*rows)
+    before = model.decision_.evidence.value
+    assert model.value_ < before
+    basis = f"{before:.3f} on held-out rows, minus {before - model.value_:.3f} because their labels chose the decision"
+    text = shown(model.report(tmp_path / "page.html"))
+    assert f"The value is estimated for new rows: {basis}." in text
+    assert "The labels of these rows chose the decision" in text
+
+
+def test_values_under_requirements_are_explained(for_f1, tmp_path):
     model = copy.deepcopy(for_f1).rethreshold(subject_to="recall >= 0.5")
     text = shown(model.report(tmp_path / "page.html"))
     assert "The decision was chosen on the held-out rows where the value was measured" in text
-    assert f"Estimate of f1 {model.value_:.3f} on held-out rows, on which" in text
-    assert f"{model.value_:.3f} corrected" not in text
+    assert f"Estimate of f1 {model.value_:.3f}: the value on held-out rows, on which the decision was chosen" in text
 
 
 def test_a_page_for_another_class_balance_shows_the_decisions_at_that_balance(for_f1, tmp_path):

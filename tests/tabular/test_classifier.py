@@ -11,7 +11,14 @@ from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import make_blobs
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import f1_score, fbeta_score, precision_score, recall_score
+from sklearn.metrics import (
+    accuracy_score,
+    f1_score,
+    fbeta_score,
+    matthews_corrcoef,
+    precision_score,
+    recall_score,
+)
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.pipeline import make_pipeline
@@ -63,12 +70,24 @@ def test_the_empirical_threshold_is_the_exact_best_out_of_fold(quick, blobs):
     assert f1_score(y, scores >= model.threshold_) == pytest.approx(best.value)
 
 
-def test_the_value_is_corrected_for_having_been_chosen_on_the_same_rows(quick):
+def test_the_empirical_value_is_lowered_because_the_threshold_was_chosen_on_the_same_labels(quick):
     """Labels at random: the best threshold looks better out of fold than it can be."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 5)), (rng.random(300) < 0.2).astype(int)
     model = MetricClassifier("mcc", decision="empirical", **quick).fit(X, y)
     assert model.value_ < model.decision_.evidence.value - 0.02
+    assert model.value_interval_[0] < model.value_ < model.value_interval_[1]
+
+
+@pytest.mark.parametrize("metric", ["f1", "accuracy", "mcc"])
+def test_the_value_is_the_one_of_the_decisions_about_the_held_out_rows(metric, quick):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(240, 4))
+    y = (X[:, 0] + rng.normal(size=240) > 1).astype(int)
+    model = MetricClassifier(metric, **quick).fit(X, y)
+    scores, labels = out_of_fold(model)
+    measure = {"f1": f1_score, "accuracy": accuracy_score, "mcc": matthews_corrcoef}[metric]
+    assert model.value_ == pytest.approx(measure(labels, scores >= model.threshold_))
     assert model.value_interval_[0] < model.value_ < model.value_interval_[1]
 
 

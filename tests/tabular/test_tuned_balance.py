@@ -24,7 +24,8 @@ def test_the_models_of_the_folds_score_new_rows_because_a_model_of_all_rows_woul
     model = TunedDecisionClassifier(forest, "f1", cv=3, random_state=0).fit(X[:400], y[:400])
     assert len(model.estimators_) == 3
     rows, logits = model._comparable_rows(X[400:])
-    by_fold = np.stack([model._logits_by(each, X[400:]).numpy() for each in model.estimators_])
+    scorers = [(each, model.calibration_) for each in model.estimators_]
+    by_fold = np.stack([model._logits_by(scorer, X[400:]).numpy() for scorer in scorers])
     assert (by_fold == logits.numpy()).any(0).all()
     assert all((each != logits.numpy()).any() for each in by_fold)
     assert detect_drift(rows, logits).p_value > 0.02

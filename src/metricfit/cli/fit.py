@@ -64,9 +64,9 @@ class Result(TypedDict):
 
     Attributes:
         metric: Name of the metric.
-        value: The metric, estimated for new rows: out of fold, corrected for having been chosen there.
+        value: The metric, estimated for new rows on held-out rows.
         value_interval: 95 % interval of the value.
-        out_of_fold: The metric on held-out rows, before the correction.
+        out_of_fold: The metric on held-out rows; it equals `value`.
         threshold: The probability of the positive class from which rows are called positive; null for several classes.
         threshold_interval: 95 % interval of the threshold.
         refer_region: The probabilities between which rows are referred to a person.

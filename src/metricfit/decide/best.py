@@ -15,7 +15,7 @@ from metricfit.decide.calibration import Calibration, fit_calibration, fit_label
 from metricfit.decide.certified import Guarantee, what_can_be_promised
 from metricfit.decide.choose import choose_decision, choose_label_decision
 from metricfit.decide.decision import Decision, LabelDecision, ThresholdDecision
-from metricfit.decide.held_out import collect_held_out, collect_label_rows, default_refit
+from metricfit.decide.held_out import collect_held_out, collect_label_rows
 from metricfit.decide.refer import check_referral, choose_referral
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.decide.shift import PriorShift, estimate_prior_shift
@@ -338,7 +338,6 @@ def best_referral(
         max_share=max_share,
         subject_to=requirements,
         rule=rule,
-        refit=default_refit(held_out, rule),
         seed=seed,
     )
     return decision if calibration is None else decision.before(calibration)

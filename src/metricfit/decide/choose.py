@@ -15,7 +15,7 @@ from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.threads import one_thread
 from metricfit.core.types import LabelAverage, ScalarAverage
 from metricfit.decide.bounds import check_confidence, check_exact, draw_one_per_group
-from metricfit.decide.calibration import fit_label_calibration
+from metricfit.decide.calibration import fit_calibration, fit_label_calibration
 from metricfit.decide.certified import Guarantee, check_guarantee, choose_certified, what_can_be_promised
 from metricfit.decide.certified_offsets import check_class_guarantee
 from metricfit.decide.class_requirements import class_requirements
@@ -30,7 +30,7 @@ from metricfit.decide.decision import (
     ThresholdDecision,
     to_probability,
 )
-from metricfit.decide.held_out import HeldOut, Refit, default_refit
+from metricfit.decide.held_out import HeldOut
 from metricfit.decide.labels import (
     LabelRequirements,
     choose_label_thresholds,
@@ -39,7 +39,13 @@ from metricfit.decide.labels import (
     label_value,
     row_values,
 )
-from metricfit.decide.optimism import corrected_value, draw_multiplicities, interval_of_decisions
+from metricfit.decide.optimism import (
+    corrected_value,
+    draw_multiplicities,
+    interval_of_decisions,
+    number_of_resamples,
+    without_gain,
+)
 from metricfit.decide.rules import Rule, check_rule, choose_threshold
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import InfeasibleError, what_is_reachable
@@ -58,8 +64,6 @@ def choose_decision(
     average: ScalarAverage,
     seed: int,
     rule: Rule = "empirical",
-    refit: Refit | None = None,
-    resamples: int | None = None,
     confidence: float | None = None,
     out_of_fold: bool = False,
 ) -> Decision:
@@ -77,10 +81,6 @@ def choose_decision(
         seed: The seed of the bootstrap.
         rule: "plugin" for the best expected value, "empirical" for the best value on the labels, or "auto"
             (``decide.rules``).
-        refit: What was fitted to the same rows before the decision, for the corrected value: given one weight per row,
-            fit it again and return the calibrated logits of all rows. By default the logits are calibrated again for
-            the plug-in rule, and left as they are for the empirical rule.
-        resamples: Number of resamples for the corrected value; by default a number that takes about a second.
         confidence: The probability with which all requirements must hold on new rows (``decide.certified``); None to
             meet them on the held-out rows alone.
         out_of_fold: Whether the logits are out of fold, so that new rows are scored by other models than these.
@@ -94,7 +94,6 @@ def choose_decision(
         InfeasibleError: There are too few rows for this confidence.
     """
     kind, held_out = check_rule(rule), held_out.as_arrays()
-    refit = refit or default_refit(held_out, kind)
     classes = max(2, held_out.logits.shape[1])
     requirements = class_requirements(subject_to, classes)
     guarantee = None
@@ -109,7 +108,7 @@ def choose_decision(
             out_of_fold=out_of_fold,
         )
     if metric.columns:  # without requirements, so without a guarantee
-        return choose_cost_decision(held_out, metric, rule=kind, refit=refit, resamples=resamples, seed=seed)
+        return choose_cost_decision(held_out, metric, rule=kind, seed=seed)
     decision = choose_without_intervals(
         held_out, metric, subject_to=requirements, average=average, rule=kind, guarantee=guarantee
     )
@@ -120,11 +119,9 @@ def choose_decision(
             "is 0. Add a number to the denominator, or cap it, as in 'tp/max(fp, 1)'"
         )
     if isinstance(decision, ThresholdDecision):
-        return judge_threshold_decision(
-            decision, held_out, metric, requirements, seed, kind, refit, resamples, guarantee
-        )
+        return judge_threshold_decision(decision, held_out, metric, requirements, seed, kind, guarantee)
     assert isinstance(decision, (OffsetDecision, CostDecision))
-    return judge_class_decision(decision, held_out, metric, requirements, average, seed, kind, refit, resamples)
+    return judge_class_decision(decision, held_out, metric, requirements, average, seed, kind)
 
 
 def choose_without_intervals(
@@ -196,8 +193,6 @@ def judge_threshold_decision(
     requirements: list[Requirement],
     seed: int,
     rule: Rule,
-    refit: Refit,
-    resamples: int | None,
     guarantee: Guarantee | None,
 ) -> ThresholdDecision:
     """Return the decision with its intervals and its corrected value.
@@ -206,36 +201,12 @@ def judge_threshold_decision(
     """
     scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
     threshold, feasible = decision.threshold, decision.evidence.not_reachable is None
-    falling = np.sort(scores)[::-1]
-    thresholds: list[float] = []
-
-    def fit_decision(weight: Floats) -> Integers:
-        logits = to_numpy(refit(weight), np.float64).squeeze(1)
-        choose = choose_threshold
-        if guarantee is not None:
-            times = weight if held_out.weight is None else weight / held_out.weight
-            choose = partial(choose_certified, guarantee=guarantee, times=times)
-        chosen = choose(logits, y, weight, metric, requirements, rule=rule)
-        decided = logits >= chosen.threshold
-        thresholds.append(_threshold_of_share(falling, int(decided.sum())))
-        return decided.astype(np.int64)
-
-    corrected = corrected_value(
-        fit_decision,
-        y,
-        metric,
-        weight=weight,
-        groups=held_out.groups,
-        balance_known=held_out.balance_known,
-        resamples=resamples,
-        seed=seed,
-    )
     resample = partial(
         bootstrap,
         scores,
         y,
         metric,
-        weight=None if weight is None else weight,
+        weight=weight,
         groups=held_out.groups,
         stratified=held_out.balance_known,
         resamples=int(np.clip(SCORES_DRAWN // len(y), 100, 1000)),
@@ -248,10 +219,21 @@ def judge_threshold_decision(
             drawn = resample(subject_to=requirements)
             interval = drawn.threshold_interval
     elif feasible:
-        interval = compute_interval(np.array(thresholds[1:]), None, 0.95)
+        thresholds = resampled_thresholds(held_out, metric, requirements, seed, rule, guarantee)
+        interval = compute_interval(thresholds, None, 0.95)
     drawn = drawn or resample(threshold=threshold)
-    estimate, ends = corrected.value, corrected.interval
-    if requirements:  # resamples that no threshold suits decide far from here, so their optimism is not this decision's
+    if rule == "empirical" and not requirements:
+        corrected = corrected_value(
+            lambda drawn: (scores >= choose_threshold(scores, y, drawn, metric, rule=rule).threshold).astype(np.int64),
+            y,
+            metric,
+            weight=weight,
+            groups=held_out.groups,
+            balance_known=held_out.balance_known,
+            seed=seed,
+        )
+        estimate, ends = corrected.value, corrected.interval
+    else:  # not chosen on the labels, or under requirements, which resamples may not meet and then decide far from here
         at_threshold = resample(threshold=threshold).interval
         estimate, ends = decision.evidence.value, (at_threshold.low, at_threshold.high)
     value_ends = (drawn.interval.low, drawn.interval.high)
@@ -264,6 +246,35 @@ def judge_threshold_decision(
     return replace(decision, interval=interval).with_evidence(
         value_interval=value_ends, corrected_value=estimate, corrected_interval=ends
     )
+
+
+def resampled_thresholds(
+    held_out: HeldOut,
+    metric: Metric,
+    requirements: list[Requirement],
+    seed: int,
+    rule: Rule,
+    guarantee: Guarantee | None,
+) -> Floats:
+    """Choose the threshold again on resamples of the rows, after calibrating their logits again for the plug-in rule.
+
+    The arguments are those of ``judge_threshold_decision``.
+
+    Returns:
+        For each resample, a threshold of the held-out logits that as many rows reach as are called positive.
+    """
+    scores, y = held_out.logits.squeeze(1), held_out.y
+    w = np.ones(len(y)) if held_out.weight is None else held_out.weight
+    falling, thresholds = np.sort(scores)[::-1], []
+    for multiplicity in draw_multiplicities(y, held_out.groups, number_of_resamples(len(y)), seed):
+        weight, choose, logits = w * multiplicity, choose_threshold, scores
+        if rule == "plugin":
+            logits = fit_calibration(held_out.logits, y, weight)(held_out.logits).squeeze(1)
+        if guarantee is not None:
+            choose = partial(choose_certified, guarantee=guarantee, times=multiplicity)
+        chosen = choose(logits, y, weight, metric, requirements, rule=rule)
+        thresholds.append(_threshold_of_share(falling, int((logits >= chosen.threshold).sum())))
+    return np.array(thresholds)
 
 
 def _with_equal_thresholds(interval: tuple[float, float], scores: Floats, threshold: float) -> tuple[float, float]:
@@ -322,9 +333,9 @@ def choose_label_decision(
         as_shown: Returns the threshold of a label on the scale that readers see; by default a probability.
 
     Returns:
-        The decision. Its corrected value is estimated on the rows that resamples leave out; the resamples repeat the
-        calibration (for the plug-in rule) and the choice of the thresholds. Under requirements the value is that of
-        the held-out rows, and its interval that of the same decisions on resamples.
+        The decision. By the empirical rule, its corrected value is estimated on the rows that resamples leave out, for
+        which the thresholds are chosen again. By the plug-in rule and under requirements it is the value on the
+        held-out rows, and its interval that of the same decisions on resamples.
 
     Raises:
         InvalidValueError: There is no such rule or label, the average makes no sense for the metric, or a confidence
@@ -357,6 +368,7 @@ def choose_label_decision(
     )
     decided = (logits >= thresholds).astype(np.float64)
     value = label_value(decided, y, held_out.weight, metric, average)
+    is_fixed = kind == "plugin" or bool(requirements)  # resamples that no threshold suits decide far from here
     w = np.ones(len(y)) if held_out.weight is None else held_out.weight
     resamples = int(np.clip(LOGITS_CHOSEN_ON // logits.size, FEWEST, MOST))
     votes, times = np.zeros_like(decided), np.zeros(len(y))
@@ -368,7 +380,7 @@ def choose_label_decision(
         z = fit_label_calibration(logits, y, weight)(logits) if kind == "plugin" else logits
         called = (z >= choose(z, weight, multiplicity)[0]).astype(np.float64)
         drawn.append(_thresholds_of_counts(logits, called.sum(0)))
-        if requirements:  # resamples that no threshold suits decide far from here
+        if is_fixed:
             called = decided
         left_out = (multiplicity == 0).astype(np.float64)
         votes += called * left_out[:, None]
@@ -382,6 +394,7 @@ def choose_label_decision(
     else:
         shares = np.where(judged[:, None], votes / np.maximum(times, 1)[:, None], decided)
         corrected = label_value(shares, y, held_out.weight, metric, average)
+    corrected = value if is_fixed else without_gain(corrected, value, metric)
     low, high = compute_interval(np.array(values), None, 0.95)
     shift = corrected - float(np.mean(values))
     ends = np.clip([low + shift, high + shift], *metric.bounds)

@@ -22,7 +22,7 @@ from metricfit.decide.calibration import softmax
 from metricfit.decide.certified import Guarantee
 from metricfit.decide.certified_offsets import certify_offsets, what_offsets_can_promise
 from metricfit.decide.decision import CostDecision, Evidence, OffsetDecision
-from metricfit.decide.held_out import HeldOut, Refit
+from metricfit.decide.held_out import HeldOut
 from metricfit.decide.offsets import (
     COARSE_CANDIDATES,
     Found,
@@ -220,21 +220,20 @@ def judge_class_decision(
     average: ScalarAverage,
     seed: int,
     rule: Rule,
-    refit: Refit,
-    resamples: int | None,
 ) -> OffsetDecision | CostDecision:
     """Return the decision with its corrected value and its interval.
 
-    Under requirements the value is that of the held-out rows, and its interval that of the same decisions on resamples.
+    By the plug-in rule and under requirements the value is that of the held-out rows, and its interval that of the same
+    decisions on resamples.
 
     The arguments are those of ``choose_decision``, with the rule that "auto" stands for.
     """
     offsets, decided = decision.offsets, decision.decide(held_out.logits)
 
     def fit_decision(weight: Floats) -> Integers:
-        if requirements:
+        if requirements or rule == "plugin":
             return decided
-        logits = to_numpy(refit(weight), np.float64)
+        logits = held_out.logits
         scores = decision.scores(logits)
         problem = offset_problem(logits, held_out.y, weight, metric, average, rule=rule).with_scores(scores)
         return (scores + improve_offsets(problem, offsets)).argmax(1)
@@ -248,7 +247,7 @@ def judge_class_decision(
         weight=held_out.weight,
         groups=held_out.groups,
         balance_known=held_out.balance_known,
-        resamples=resamples or int(np.clip(LOGITS_CHOSEN_ON // held_out.logits.size, FEWEST, MOST_OF_OFFSETS)),
+        resamples=int(np.clip(LOGITS_CHOSEN_ON // held_out.logits.size, FEWEST, MOST_OF_OFFSETS)),
         seed=seed,
     )
     return decision.with_evidence(corrected_value=corrected.value, corrected_interval=corrected.interval)

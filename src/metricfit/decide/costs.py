@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,11 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.decide.decision import Evidence, RowCostDecision
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.optimism import FEWEST, MOST, ROWS_CHOSEN_ON, draw_multiplicities, interval_of_decisions
+from metricfit.decide.optimism import draw_multiplicities, interval_of_decisions, number_of_resamples
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.metric_parameters import LARGEST_PARAMETER
-
-if TYPE_CHECKING:
-    from metricfit.decide.held_out import Refit
 
 
 @dataclass(frozen=True)
@@ -259,51 +256,46 @@ def choose_cost_without_intervals(held_out: HeldOut, metric: Metric, rule: Rule)
     return RowCostDecision(threshold, evidence=Evidence(value))
 
 
-def choose_cost_decision(
-    held_out: HeldOut, metric: Metric, *, rule: Rule, refit: Refit, resamples: int | None, seed: int
-) -> RowCostDecision:
+def choose_cost_decision(held_out: HeldOut, metric: Metric, *, rule: Rule, seed: int) -> RowCostDecision:
     """Choose the decision about cost margins on held-out rows, with intervals and a corrected value.
 
-    The corrected value is that of ``decide.optimism``: each row is judged by the decisions of the resamples that left
-    it out. Its interval is that of the value, moved by the optimism.
+    By the plug-in rule the threshold is not chosen on the rows, so the corrected value is the value. By the empirical
+    rule it is that of ``decide.optimism``: each row is judged by the decisions of the resamples that left it out, and
+    the interval is that of the value, moved by the optimism.
 
     Args:
         held_out: Calibrated logits of held-out rows, with the columns of the costs.
         metric: A metric with costs from columns.
         rule: The decision rule.
-        refit: Fits what was fitted before the decision again, as in ``choose_decision``.
-        resamples: Number of resamples for the corrected value; by default a number that takes about a second.
         seed: The seed of the bootstrap.
 
     Returns:
         The decision about cost margins.
     """
     held_out = held_out.as_arrays()
-    y, groups, rows = held_out.y, held_out.groups, len(held_out.y)
+    y, rows = held_out.y, len(held_out.y)
     costs = row_costs(metric, held_out.columns, rows)
-    w = np.ones(rows) if held_out.weight is None else held_out.weight
     decision = choose_cost_without_intervals(held_out, metric, rule)
-    decided = costs.margins(held_out.logits).reshape(-1) >= decision.threshold
-    number = resamples or int(np.clip(ROWS_CHOSEN_ON // rows, FEWEST, MOST))
-    positive, times = np.zeros(rows), np.zeros(rows)
-    thresholds = []
-    for multiplicity in draw_multiplicities(y, groups, number, seed):
-        logits = to_numpy(refit(w * multiplicity), np.float64)
-        threshold = choose_margin(logits, y, w * multiplicity, costs, rule=rule)
+    margins, value = costs.margins(held_out.logits).reshape(-1), decision.evidence.value
+    decided = margins >= decision.threshold
+    low, high = _interval(held_out, costs, decided, seed)
+    if check_rule(rule) == "plugin":
+        return decision.with_evidence(value_interval=(low, high), corrected_value=value, corrected_interval=(low, high))
+    w = np.ones(rows) if held_out.weight is None else held_out.weight
+    positive, times, thresholds = np.zeros(rows), np.zeros(rows), []
+    for multiplicity in draw_multiplicities(y, held_out.groups, number_of_resamples(rows), seed):
+        threshold = best_margin(margins, y, w * multiplicity, costs).threshold
         left_out = multiplicity == 0
-        positive += (costs.margins(logits).reshape(-1) >= threshold) * left_out
+        positive += (margins >= threshold) * left_out
         times += left_out
         thresholds.append(threshold)
     judged = np.where(times > 0, positive / np.maximum(times, 1), decided)
-    corrected = mean_cost(costs.of_decisions(judged, y), held_out.weight)
-    low, high = _interval(held_out, costs, decided, seed)
-    optimism = decision.evidence.value - corrected
-    interval = None if check_rule(rule) == "plugin" else _quantiles(np.array(thresholds))
-    return RowCostDecision(decision.threshold, interval).with_evidence(
-        value=decision.evidence.value,
+    corrected = max(mean_cost(costs.of_decisions(judged, y), held_out.weight), value)
+    return RowCostDecision(decision.threshold, _quantiles(np.array(thresholds))).with_evidence(
+        value=value,
         value_interval=(low, high),
         corrected_value=corrected,
-        corrected_interval=(max(low - optimism, 0.0), high - optimism),
+        corrected_interval=(low + corrected - value, high + corrected - value),
     )
 
 

@@ -50,8 +50,8 @@ class Evidence:
         value: The value of the metric on the held-out rows, on which the decision was chosen; NaN if it was not chosen
             on rows.
         value_interval: The bootstrap interval of the value.
-        corrected_value: An estimate of the value on new rows (``decide.optimism``); under requirements the value on
-            the held-out rows.
+        corrected_value: An estimate of the value on new rows. By the plug-in rule and under requirements it is the
+            value on the held-out rows; by the empirical rule it is never better than that (``decide.optimism``).
         corrected_interval: The bootstrap interval of the corrected value.
         requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.
         not_reachable: None if the decision meets the requirements; otherwise what is reachable. The decision is then

@@ -1,18 +1,16 @@
-"""The rows on which decisions are chosen: held-out logits with labels, weights and groups, and how to refit on them."""
+"""The rows on which decisions are chosen: held-out logits with labels, weights and groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.core.arrays import Array, Floats, Integers, in_kind_of, to_numpy
-from metricfit.decide.calibration import fit_calibration, softmax
-from metricfit.decide.rules import Rule, check_rule
+from metricfit.decide.calibration import softmax
 
 
 @dataclass(frozen=True)
@@ -162,20 +160,3 @@ def logit_shift(change: Floats) -> Floats:
     """Return how calibrated logits shift if the share of each class is multiplied by ``change``."""
     shift = np.log(change)
     return shift[1:] - shift[:1] if len(shift) == 2 else shift
-
-
-#: Fits ensemble and calibration again with one weight per row, and returns the calibrated logits of all rows.
-Refit = Callable[[Floats], Array]
-
-
-def default_refit(held_out: HeldOut, rule: Rule) -> Refit:
-    """Return what is fitted to the rows before a decision: the calibration for the plug-in rule, otherwise nothing."""
-    return partial(_calibrate_again if check_rule(rule) == "plugin" else _keep, held_out)
-
-
-def _calibrate_again(held_out: HeldOut, weight: Floats) -> Array:
-    return fit_calibration(held_out.logits, held_out.y, weight)(held_out.logits)
-
-
-def _keep(held_out: HeldOut, weight: Floats) -> Array:
-    return held_out.logits

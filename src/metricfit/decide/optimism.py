@@ -1,9 +1,12 @@
 """What a decision is worth on new rows, estimated from the rows on which it was chosen.
 
-A threshold, offsets, weights of an ensemble and a calibration that were chosen on some rows fit these rows better than
+A threshold or offsets that were chosen on the labels of some rows (the empirical rule) fit these rows better than
 others: the value on the same rows is optimistic. The bootstrap repeats the choice on resamples of the rows and counts
 the decisions on the rows that each resample left out. These counts, summed over all resamples, give the corrected
 value (Efron's leave-one-out bootstrap, with counts instead of errors).
+
+The plug-in rule chooses by calibrated probabilities and not by labels. If weights and calibrations were chosen on other
+rows, as the estimators do it, the value on the rows themselves needs no correction (docs/few-rows.md).
 """
 
 from __future__ import annotations
@@ -39,8 +42,9 @@ class CorrectedValue:
     """An estimate of the value on new rows of a decision that was chosen on these rows.
 
     Attributes:
-        value: The corrected value.
-        optimism: The value on the rows themselves minus the corrected value; negative for a metric that is minimised.
+        value: The corrected value, never better than the value on the rows themselves.
+        optimism: The value on the rows themselves minus the corrected value; at most 0 for a metric that is minimised,
+            otherwise at least 0.
         interval: 95 % interval of the corrected value: the percentiles of the values of the resamples, each with its
             own decision and class balance, moved so that their mean is the corrected value. If all of these are equal,
             as on rows that are separated without an error, ``interval_of_decisions`` in place of them.
@@ -74,8 +78,8 @@ def corrected_value(
     small as that of the best of them.
 
     Args:
-        fit_decision: The whole choice: given one weight per row, choose ensemble weights, calibration and threshold,
-            and return the class number that is decided for each row, also for rows of weight 0.
+        fit_decision: The whole choice: given one weight per row, choose the decision and return the class number that
+            is decided for each row, also for rows of weight 0.
         y: Class numbers ``(n,)``.
         metric: The metric.
         classes: Number of classes.
@@ -101,7 +105,7 @@ def corrected_value(
         0.0
     """
     y, w = to_numpy(y, np.int64), np.ones(len(y)) if weight is None else to_numpy(weight, np.float64)
-    number = resamples or int(np.clip(ROWS_CHOSEN_ON // len(y), FEWEST, MOST))
+    number = resamples or number_of_resamples(len(y))
 
     def value(decided: Array, weights: Floats) -> float:
         return _value_of_shares(_as_shares(decided, classes), y, weights, metric, average)
@@ -116,7 +120,8 @@ def corrected_value(
         votes += _as_shares(decided, classes) * (multiplicity == 0)[:, None]
     times = votes.sum(1, keepdims=True)
     judged = np.where(times > 0, votes / np.maximum(times, 1), _as_shares(apparent, classes))
-    corrected = _value_of_shares(judged, y, w, metric, average)
+    apparent_value = value(apparent, w)
+    corrected = without_gain(_value_of_shares(judged, y, w, metric, average), apparent_value, metric)
     shift = corrected - float(np.mean(values))
     low, high = np.quantile(values, 0.025, method="lower"), np.quantile(values, 0.975, method="higher")
     if np.isclose(low, high, rtol=0.0):
@@ -124,7 +129,20 @@ def corrected_value(
     else:
         ends = np.clip([low + shift, high + shift], *metric.bounds)
         interval = float(ends[0]), float(ends[1])
-    return CorrectedValue(corrected, value(apparent, w) - corrected, interval, number)
+    return CorrectedValue(corrected, apparent_value - corrected, interval, number)
+
+
+def number_of_resamples(rows: int) -> int:
+    """Return a number of resamples that takes about a second."""
+    return int(np.clip(ROWS_CHOSEN_ON // rows, FEWEST, MOST))
+
+
+def without_gain(corrected: float, value: float, metric: Metric) -> float:
+    """Return the corrected value, or the value on the rows themselves where that is worse.
+
+    The bootstrap is noisy, and a choice on these rows cannot make new rows better than they are.
+    """
+    return max(corrected, value) if metric.minimize else min(corrected, value)
 
 
 def interval_of_decisions(

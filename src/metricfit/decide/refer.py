@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,11 @@ from metricfit.core.threads import one_thread
 from metricfit.decide.decision import Referral, ThresholdDecision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.optimism import (
-    FEWEST,
-    MOST,
-    ROWS_CHOSEN_ON,
     draw_balances,
     draw_multiplicities,
     interval_of_decisions,
+    number_of_resamples,
+    without_gain,
 )
 from metricfit.decide.rules import Rule, check_rule, choose_threshold, middle_of
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -36,9 +35,6 @@ from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import Sweep, expected_sweep, one_class, sweep
-
-if TYPE_CHECKING:
-    from metricfit.decide.held_out import Refit
 
 
 def check_referral(
@@ -88,7 +84,6 @@ def choose_referral(
     subject_to: Sequence[Requirement] = (),
     of_threshold: Sequence[Requirement] = (),
     rule: Rule,
-    refit: Refit,
     seed: int,
 ) -> ThresholdDecision:
     """Add the best region to refer to a decision.
@@ -102,7 +97,6 @@ def choose_referral(
         subject_to: Requirements on the decided rows.
         of_threshold: The requirements that the threshold was chosen under; they must hold on the decided rows too.
         rule: The decision rule.
-        refit: Fits what was fitted before the decision again, as in ``choose_decision``.
         seed: The seed of the bootstrap.
 
     Returns:
@@ -115,25 +109,25 @@ def choose_referral(
     scores = held_out.logits.squeeze(1)
     region = search(scores, y, held_out.weight, threshold=decision.threshold)
     decided = _decide(scores, region)
-    number = int(np.clip(ROWS_CHOSEN_ON // len(y), FEWEST, MOST))
+    is_fixed = check_rule(rule) == "plugin" or bool(requirements)  # resamples without a region decide far from here
     votes = np.zeros((len(y), 3))
     chosen_anew, at_region = [], []
     balances = draw_balances(y, w, held_out.groups, seed, known=held_out.balance_known)
-    for multiplicity, balance in zip(draw_multiplicities(y, held_out.groups, number, seed), balances, strict=False):
+    resamples = draw_multiplicities(y, held_out.groups, number_of_resamples(len(y)), seed)
+    for multiplicity, balance in zip(resamples, balances, strict=False):
         weight = w * multiplicity
         at_region.append(_value(decided, y, weight * balance, metric))
-        if not requirements:
-            logits = to_numpy(refit(weight), np.float64).squeeze(1)
-            threshold = choose_threshold(logits, y, weight, metric, rule=rule).threshold
-            anew = _decide(logits, search(logits, y, weight, threshold=threshold))
+        if not is_fixed:
+            threshold = choose_threshold(scores, y, weight, metric, rule=rule).threshold
+            anew = _decide(scores, search(scores, y, weight, threshold=threshold))
             chosen_anew.append(_value(anew, y, weight * balance, metric))
             votes += anew * (multiplicity == 0)[:, None]
     interval = _interval(np.array(at_region), decided, held_out, metric, seed)
     corrected, corrected_interval = region.value, interval
-    if not requirements:  # otherwise resamples without a region that meets them would decide far from here
+    if not is_fixed:
         times = votes.sum(1, keepdims=True)
         judged = np.where(times > 0, votes / np.maximum(times, 1), decided)
-        corrected = _value(judged, y, w, metric)
+        corrected = without_gain(_value(judged, y, w, metric), region.value, metric)
         moved = np.array(chosen_anew) + corrected - np.mean(chosen_anew)
         corrected_interval = _interval(np.clip(moved, *metric.bounds), judged, held_out, metric, seed)
     referral = Referral(region.low, region.high, region.share) if region.share > 0 else None

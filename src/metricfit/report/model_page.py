@@ -45,9 +45,8 @@ from metricfit.tabular.selection import Selection
 SUBJECT = "This model"
 THRESHOLD_INTERVAL = "95 % bootstrap interval of the threshold"
 OUT_OF_FOLD = "Out of fold: each row is scored by models that did not train on it."
-NOT_CORRECTED = (
-    "The values here are not corrected for having chosen weights and decision on the same rows, so they are usually "
-    "slightly better than the estimate for new rows at the top of the page."
+CHOSEN_HERE = (
+    "The labels of these rows chose the decision, so the values here are usually slightly better than on new rows."
 )
 #: How a confidence becomes exact.
 EXACT = "With --calibration 0.3 (calibration=0.3 in Python) rows are kept apart, which makes the test exact."
@@ -87,14 +86,11 @@ def write_model_page(
     """
     held_out = DecidedRows.of_training(model)
     facts = held_out.facts
-    before, after = formatting.value(facts.held_out_value), formatting.value(facts.value)
     shown = {
         "Rows": f"{len(held_out):,}, each scored by models that did not train on it or on a copy of it",
         **positive_class_fact(held_out.classes),
         "Models": ", ".join(f"{row.name} ({formatting.percent(row.weight)})" for row in facts.families if row.weight),
-        f"Estimate of {facts.label}": f"{after} on held-out rows, on which the decision was chosen"
-        if facts.requirements
-        else f"{before} on held-out rows, {after} corrected for having been chosen on them",
+        f"Estimate of {facts.label}": f"{formatting.value(facts.value)}: {facts.basis}",
     }
     if facts.threshold is not None and facts.threshold_interval is not None:
         ends = formatting.between(facts.threshold_interval)
@@ -117,7 +113,8 @@ def write_model_page(
     name = name_model_metric(held_out)
     page = Report(
         title_page(name, data, target),
-        f"{name} is {after}{_bracketed(facts.value_interval)}{_at(facts.threshold)}, estimated for new rows.",
+        f"{name} is {formatting.value(facts.value)}{_bracketed(facts.value_interval)}{_at(facts.threshold)}, "
+        "estimated for new rows.",
         verdict_of_fit(model) if fall is None else f"{fall} {verdict_of_fit(model)}",
         sections,
         facts_of_page(shown, data=data, target=target, subject_to=model.subject_to, command=command),
@@ -180,7 +177,7 @@ def _decision_sections(rows: DecidedRows, group: str | None) -> list[Section]:
     """Show what is referred, the decisions, and the values by group."""
     sections: list[Section] = []
     model, facts, classes, metric = rows.model, rows.facts, rows.classes, rows.metric
-    lead = f"{OUT_OF_FOLD} {NOT_CORRECTED}" if rows.held_out else ""
+    lead = f"{OUT_OF_FOLD} {CHOSEN_HERE if facts.chosen_on_labels else ''}".strip() if rows.held_out else ""
     table: dict[str, Any] = {"metric": metric, "weight": rows.weight}
     if rows.referred is not None:
         short = OUT_OF_FOLD if rows.held_out else ""
@@ -281,8 +278,7 @@ def verdict_of_fit(model: Any) -> str:
         "The decision was chosen on the held-out rows where the value was measured. New rows usually have a slightly "
         "worse value."
         if facts.requirements
-        else f"The value is estimated for new rows: the value on held-out rows, "
-        f"{formatting.value(facts.held_out_value)}, corrected for having been chosen on them."
+        else f"The value is estimated for new rows: {facts.basis}."
     ]
     if facts.refer_region is not None:
         region = _refer_region(facts)

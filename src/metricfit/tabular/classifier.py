@@ -24,7 +24,7 @@ from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.export_layer import ModelExport
-from metricfit.tabular.families.family import Features, FittedModel
+from metricfit.tabular.families.family import Features
 from metricfit.tabular.held_out_scores import check_training_share
 from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import check_parameters
@@ -37,7 +37,6 @@ log = logging.getLogger("metricfit.tabular")
 
 #: Rows that are encoded at a time; those of a large table would take many times its memory.
 ROWS_AT_ONCE = 200_000
-RESAMPLES = 30  # for the corrected value; each chooses the weights of the families again
 
 
 class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -107,9 +106,9 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
         referred_share_: The share of the held-out rows that is referred.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
             expected costs, if a metric of the whole confusion matrix has them (``decide.CostDecision``).
-        value_: The metric to expect on new rows: its value out of fold, less the optimism of choosing weights and
-            decision on the same rows. For several classes, for tables of more than 500,000 rows and after
-            ``rethreshold`` the optimism is that of the decision alone; under requirements none is subtracted.
+        value_: The metric to expect on new rows: its value out of fold. Models, calibrations and weights that give the
+            logits of a row were chosen on other rows. With ``decision="empirical"``, which chooses by the labels of
+            these rows, it is lowered by a bootstrap estimate of that gain; under requirements it is not.
         value_interval_: 95 % bootstrap interval of the value.
         prevalence_: The class balance that the model decides for: the share of the positive class, or of each class by
             its label. ``rethreshold(prevalence="estimate", X=new_rows)`` estimates that of rows without labels, with
@@ -124,7 +123,7 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
     """
 
     average: ScalarAverage
-    _fold_models: Mapping[str, Sequence[FittedModel]] = {}  # not saved
+    _judges: Sequence[Ensemble] = ()  # of each fold; not saved
 
     def __init__(
         self,
@@ -186,12 +185,12 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             fitted = fit_ensemble(self, prepared)
             self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, fitted.models, fitted.held_out
             self.history_, self._seed = fitted.history, prepared.seed
-            self._places, self._fold_models, refit = fitted.places, fitted.fold_models, fitted.refit
+            self._places, self._judges, self._pooled_logits = fitted.places, fitted.judges, fitted.pooled_logits
             self._training_share = fitted.training_share
             if apart is not None:
-                (self.held_out_, self._places), refit = apart.held_out(self), None
-            unshifted = torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64)
-            self._decide(self.held_out_, unshifted, refit, None if refit is None else RESAMPLES)
+                self.held_out_, self._places = apart.held_out(self)
+                self._judges, self._pooled_logits = [self.ensemble_], None
+            self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
         return self
 
     def save(
@@ -266,12 +265,10 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             return self.held_out_, self._calibrated_logits(X)
         features = self._features(X)
         folds = np.random.default_rng(self._seed).integers(self.ensemble_.folds, size=len(features))
-        return self.held_out_.with_copies_as_groups(), self.ensemble_.logits_of_folds(features, folds)
+        return self._pooled_rows().with_copies_as_groups(), self.ensemble_.logits_of_folds(features, folds)
 
     def _fold_scorers(self) -> Sequence[Ensemble]:
-        if self.calibration is not None:
-            return [self.ensemble_]
-        return self.ensemble_.of_folds(int(self._places.folds.max()) + 1, self._fold_models)
+        return self._judges
 
     def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Ensemble]) -> torch.Tensor:
         return logits_by_fold(scorers, self._features(X), folds)

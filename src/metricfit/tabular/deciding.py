@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.decide.decision import REFERRED, Decision, ThresholdDecision
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
-from metricfit.decide.held_out import HeldOut, Refit, default_refit
+from metricfit.decide.held_out import HeldOut
 from metricfit.decide.refer import check_refer_label, check_referral, choose_referral, labels_with_referred
 from metricfit.decide.rules import Rule
 from metricfit.decide.shift import Drift, DriftWarning, PriorShift, estimate_prior_shift
@@ -104,6 +105,8 @@ class DecidingClassifier(ABC):
     #: For each class number its index in ``classes_``; the positive class of two has number 1.
     _order: NDArray[np.int64]
     _seed: int
+    #: The held-out rows with the weights and calibrations of the final model, as new rows have them; None if equal.
+    _pooled_logits: torch.Tensor | None = None
     #: The smallest share of the rows that the models of a fold were trained on.
     _training_share: float = 1.0
 
@@ -224,7 +227,6 @@ class DecidingClassifier(ABC):
                 subject_to=requirements,
                 of_threshold=model_requirements(self),
                 rule=self.decision,
-                refit=default_refit(held_out, self.decision),
                 seed=self._seed,
             )
             self.refer_label_ = label
@@ -413,9 +415,7 @@ class DecidingClassifier(ABC):
         """Return class numbers; of two classes, the positive one is 1."""
         return torch.from_numpy(np.argsort(self._order)[np.searchsorted(self.classes_, labels)])
 
-    def _decide(
-        self, held_out: HeldOut, shift: torch.Tensor, refit: Refit | None = None, resamples: int | None = None
-    ) -> None:
+    def _decide(self, held_out: HeldOut, shift: torch.Tensor) -> None:
         """Choose the decision on these rows, and show it in the public attributes."""
         if self.confidence is not None:
             self._check_can_certify()
@@ -440,8 +440,6 @@ class DecidingClassifier(ABC):
                 subject_to=requirements,
                 average=average_of_classes(self.average),
                 rule=self.decision,
-                refit=refit,
-                resamples=resamples,
                 seed=self._seed,
                 confidence=self.confidence,
                 out_of_fold=self._decides_out_of_fold(),
@@ -485,6 +483,11 @@ class DecidingClassifier(ABC):
         If the logits of held-out rows come from the models of folds, so do those of new rows, each from one of them.
         """
         return self.held_out_, self._calibrated_logits(X)
+
+    def _pooled_rows(self) -> HeldOut:
+        """Return the held-out rows with the weights and calibrations of the final model."""
+        pooled = self._pooled_logits
+        return self.held_out_ if pooled is None else replace(self.held_out_, logits=pooled)
 
     def _rows_at_balance(
         self, prevalence: Prevalence | None, X: Any

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.core.arrays import Floats
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
 from metricfit.decide.costs import RowCosts
-from metricfit.decide.held_out import Refit
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
+from metricfit.tabular.cross_fit import rows_that_choose
 from metricfit.tabular.families.family import Features, FittedModel, Integers
 from metricfit.tabular.out_of_fold import FamilyResult, LeftOut
 from metricfit.tabular.selection import Selection
@@ -108,21 +107,11 @@ class Ensemble:
         """
         return logits_by_fold(self.of_folds(int(folds.max(initial=0)) + 1), features, folds)
 
-    def of_folds(
-        self, folds: int, fold_models: Mapping[str, Sequence[FittedModel]] | None = None
-    ) -> tuple[Ensemble, ...]:
-        """Return the ensemble of each fold.
-
-        Args:
-            folds: The number of folds.
-            fold_models: The models of the folds by the name of the family, as they were before they were combined.
-                Without them, a family takes part with what its combined model knows of the fold.
-        """
-        known = fold_models or {}
+    def of_folds(self, folds: int) -> tuple[Ensemble, ...]:
+        """Return the ensemble of each fold, with what the combined models know of the fold."""
 
         def of_fold(member: EnsembleMember, fold: int) -> EnsembleMember:
-            model = member.model.of_fold(fold) if fold < member.model.folds else member.model
-            return replace(member, model=known[member.name][fold] if member.name in known else model)
+            return replace(member, model=member.model.of_fold(fold) if fold < member.model.folds else member.model)
 
         return tuple(
             replace(self, members=tuple(of_fold(member, fold) for member in self.members)) for fold in range(folds)
@@ -167,18 +156,6 @@ class OutOfFold:
         calibrated = fit_calibration(logits, self.y, self.weight)(logits)
         return Selection(self.y, self.weight, metric, average, requirements, self.costs).decided_value(calibrated)
 
-    def refit(self, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]) -> Refit:
-        """Return a function that chooses weights and calibrations again, with other weights of the rows."""
-
-        def calibrated_logits(weights: Floats) -> Tensor:
-            weight = torch.from_numpy(weights)
-            drawn = weight > 0
-            part = self.take(drawn.nonzero().squeeze(1))
-            mixture = fit_mixture(replace(part, weight=weight[drawn]), metric, average, requirements)
-            return mixture(self.logits)
-
-        return calibrated_logits
-
 
 @dataclass(frozen=True)
 class Mixture:
@@ -188,17 +165,20 @@ class Mixture:
         calibrations: The calibration of each family.
         weights: The weight of each family.
         calibration: The calibration of the weighted mean.
-        logits: The calibrated logits of the rows on which all these were chosen.
     """
 
     calibrations: tuple[Calibration, ...]
     weights: tuple[float, ...]
     calibration: Calibration
-    logits: Tensor
 
     def __call__(self, logits: Sequence[Tensor]) -> Tensor:
         """Mix the raw logits of all families."""
         return self.calibration(weighted_sum(self.calibrations, self.weights, logits))
+
+    def ensemble(self, names: Sequence[str], models: Sequence[FittedModel]) -> Ensemble:
+        """Return the ensemble of the families that have a weight."""
+        parts = zip(names, models, self.calibrations, self.weights, strict=True)
+        return Ensemble(tuple(EnsembleMember(*part) for part in parts if part[3] > 0), self.calibration)
 
 
 def weighted_sum(calibrations: Sequence[Calibration], weights: Sequence[float], logits: Sequence[Tensor]) -> Tensor:
@@ -217,8 +197,51 @@ def fit_mixture(
     chosen = chosen * (chosen >= SMALLEST_WEIGHT)
     weights = tuple((chosen / chosen.sum()).tolist())
     combined = weighted_sum(calibrations, weights, rows.logits)
-    calibration = fit_calibration(combined, rows.y, rows.weight)
-    return Mixture(calibrations, weights, calibration, calibration(combined))
+    return Mixture(calibrations, weights, fit_calibration(combined, rows.y, rows.weight))
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """Mixtures that judge held-out rows, each fitted to the rows of other parts (``tabular.cross_fit``).
+
+    Attributes:
+        parts: The part of each held-out row.
+        mixtures: The mixture of each part.
+    """
+
+    parts: Integers
+    mixtures: tuple[Mixture, ...]
+
+    def logits(self, logits: Sequence[Tensor]) -> Tensor:
+        """Mix the raw logits of all families, of the held-out rows."""
+        mixed = torch.empty_like(logits[0], dtype=torch.float64)
+        for rows, mixture in self._rows():
+            mixed[rows] = mixture([values[rows] for values in logits])
+        return mixed
+
+    def logits_of_family(self, family: int, logits: Tensor) -> Tensor:
+        """Calibrate the raw logits of one family, of the held-out rows."""
+        calibrated = torch.empty_like(logits, dtype=torch.float64)
+        for rows, mixture in self._rows():
+            calibrated[rows] = mixture.calibrations[family](logits[rows])
+        return calibrated
+
+    def _rows(self) -> Iterator[tuple[Tensor, Mixture]]:
+        for part, mixture in enumerate(self.mixtures):
+            yield torch.from_numpy(np.flatnonzero(self.parts == part)), mixture
+
+
+def cross_fit(
+    rows: OutOfFold,
+    parts: Integers,
+    metric: Metric,
+    average: ScalarAverage,
+    requirements: Sequence[Requirement],
+) -> CrossFit:
+    """Fit the mixture of each part of the held-out rows to the other parts; the other arguments are those above."""
+    masks = rows_that_choose(parts, rows.y.numpy())
+    chosen_on = [rows.take(torch.from_numpy(np.flatnonzero(mask))) for mask in masks]
+    return CrossFit(parts, tuple(fit_mixture(others, metric, average, requirements) for others in chosen_on))
 
 
 @one_thread()
@@ -226,35 +249,36 @@ def build_ensemble(
     results: Sequence[FamilyResult],
     left_out: Sequence[LeftOut],
     rows: OutOfFold,
+    parts: Integers,
     metric: Metric,
     average: ScalarAverage,
     requirements: Sequence[Requirement],
-) -> tuple[Ensemble, Mixture, list[ModelRow]]:
+) -> tuple[Ensemble, Mixture, CrossFit, list[ModelRow]]:
     """Build the ensemble of the families that were fitted.
 
     Args:
         results: The fitted families.
         left_out: The other families.
         rows: The held-out rows with the logits of the fitted families.
+        parts: The part of each of these rows.
         metric: The metric that weights are chosen for.
         average: Its average over several classes.
         requirements: Requirements on the decisions.
 
     Returns:
-        The ensemble without the families that got no weight, how it mixes logits, and a row for each family, in the
-        order of their weights.
+        The ensemble without the families that got no weight, and how it mixes logits, fitted to all held-out rows; the
+        mixtures that judge these rows; and a row for each family, in the order of their weights.
     """
     mixture = fit_mixture(rows, metric, average, requirements)
+    judges = cross_fit(rows, parts, metric, average, requirements)
     selection = Selection(rows.y, rows.weight, metric, average, requirements, rows.costs)
-    members, table = [], []
-    parts = zip(results, mixture.calibrations, mixture.weights, rows.logits, strict=True)
-    for result, calibration, weight, logits in parts:
-        calibrated = calibration(logits)
+    table = []
+    for family, (result, weight, logits) in enumerate(zip(results, mixture.weights, rows.logits, strict=True)):
+        calibrated = judges.logits_of_family(family, logits)
         value, log_loss = selection.decided_value(calibrated), selection.log_loss(calibrated)
         sample = (None, None) if result.fitted_rows is None else (result.fitted_rows, len(result.logits))
         table.append(ModelRow(result.name, weight, value, log_loss, result.seconds, None, *sample))
-        if weight > 0:
-            members.append(EnsembleMember(result.name, result.model, calibration, weight))
     table.sort(key=lambda row: -row.weight)
     table += [ModelRow(family.name, left_out=family.reason) for family in left_out]
-    return Ensemble(tuple(members), mixture.calibration), mixture, table
+    ensemble = mixture.ensemble([result.name for result in results], [result.model for result in results])
+    return ensemble, mixture, judges, table

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.costs import row_costs
-from metricfit.decide.held_out import HeldOut, HeldOutPlaces, Refit, collect_held_out
+from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.runs.executor import runs_on_cluster
-from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble
+from metricfit.tabular.cross_fit import FEW_PARTS, PARTS, judging_parts
+from metricfit.tabular.ensemble import CrossFit, Ensemble, ModelRow, OutOfFold, build_ensemble
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.family import Deadline, Family, FittedModel, Floats, Integers
+from metricfit.tabular.families.family import Deadline, Family, Floats, Integers
 from metricfit.tabular.fit_progress import FitTracker, choose_watcher
 from metricfit.tabular.held_out_scores import check_training_share
 from metricfit.tabular.large_rows import CompactFeatures, split_large_table
@@ -42,22 +43,22 @@ class FittedEnsemble:
     Attributes:
         ensemble: The families with their weights.
         models: One row per family.
-        held_out: The ensemble's calibrated out-of-fold logits.
-        refit: Chooses weights and calibrations again, with other weights of the rows; None for several classes and
-            for large tables, where that would take minutes.
+        held_out: The ensemble's calibrated out-of-fold logits. Neither models nor calibrations nor weights were chosen
+            on the rows that they are about.
+        pooled_logits: The same rows as the final ensemble weights and calibrates them, as it does new rows.
         history: One row per member and epoch of the network.
-        places: The rows and the folds of ``held_out``.
-        fold_models: The models of the folds by family, before they were combined.
+        places: The rows of ``held_out``, and the number of the ensemble in ``judges`` that gives their logits.
+        judges: For each fold the ensemble of its models; if there is one fold, several of its models, for parts of it.
         training_share: The smallest share of the rows that the models of a fold were trained on.
     """
 
     ensemble: Ensemble
     models: list[ModelRow]
     held_out: HeldOut
-    refit: Refit | None
+    pooled_logits: torch.Tensor
     history: list[dict[str, Any]]
     places: HeldOutPlaces
-    fold_models: dict[str, tuple[FittedModel, ...]]
+    judges: tuple[Ensemble, ...]
     training_share: float
 
 
@@ -80,7 +81,6 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     watcher = choose_watcher(model.verbose)
     watcher.begin(model)
     deadline, jobs = Deadline.after(model.time_budget, watcher.stop), threads_of(model.n_jobs)
-    is_large = isinstance(rows.features, CompactFeatures)
     if isinstance(rows.features, CompactFeatures):
         from metricfit.tabular.families.large_boosting import families_of_large_table  # needs LightGBM
 
@@ -101,18 +101,46 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         tracker=FitTracker(watcher, names, len(splits), deadline, value_of, metric.minimize),
     )
     out_of_fold, held_out = collect([result.logits for result in results])
-    ensemble, mixture, table = build_ensemble(results, left_out, out_of_fold, metric, model.average, requirements)
-    used = {member.name for member in ensemble.members}
+    places = _places(splits, prepared)
+    parts = parts_of(held_out, places.folds)
+    if len(splits) == 1:
+        places = replace(places, folds=parts)
+    ensemble, mixture, judges, table = build_ensemble(
+        results, left_out, out_of_fold, parts, metric, model.average, requirements
+    )
     return FittedEnsemble(
         ensemble,
         table,
-        replace(held_out, logits=mixture.logits),
-        out_of_fold.refit(metric, model.average, requirements) if rows.classes == 2 and not is_large else None,
+        replace(held_out, logits=judges.logits(out_of_fold.logits)),
+        mixture(out_of_fold.logits),
         _history(results),
-        _places(splits, prepared),
-        {result.name: result.fold_models for result in results if result.name in used},
+        places,
+        _ensembles_of_judges(results, judges, places),
         training_share,
     )
+
+
+#: More held-out rows are judged in fewer parts.
+MANY_ROWS = 20_000
+
+
+def parts_of(held_out: HeldOut, folds: Integers) -> Integers:
+    """Return the part of each held-out row that is judged by the weights and calibrations of other parts."""
+    takes_long = held_out.logits.shape[1] > 1 or len(held_out.y) > MANY_ROWS
+    together = held_out.with_copies_as_groups().groups if len(np.unique(folds)) == 1 else None
+    return judging_parts(folds, held_out.y.numpy(), together, FEW_PARTS if takes_long else PARTS)
+
+
+def _ensembles_of_judges(
+    results: Sequence[FamilyResult], judges: CrossFit, places: HeldOutPlaces
+) -> tuple[Ensemble, ...]:
+    """Return for each number in ``places.folds`` the ensemble that gives the logits of its rows."""
+    names, ensembles = [result.name for result in results], []
+    for number in range(int(places.folds.max(initial=-1)) + 1):
+        mixture = judges.mixtures[judges.parts[places.folds == number][0]]
+        models = [result.fold_models[min(number, len(result.fold_models) - 1)] for result in results]
+        ensembles.append(mixture.ensemble(names, models))
+    return tuple(ensembles)
 
 
 def families_of(model: MetricClassifier) -> list[Family]:
@@ -163,11 +191,17 @@ def collect_out_of_fold(
     return OutOfFold(tuple(family.logits for family in held_out), first.y, first.weight, costs), first
 
 
-def _places(splits: Splits, prepared: PreparedRows) -> HeldOutPlaces:
-    """Return which rows of the user's table were held out, and by which fold."""
-    folds = np.full(len(prepared.rows), -1)
+def folds_of_rows(splits: Splits, rows: int) -> Integers:
+    """Return the fold that holds out each row, -1 for none."""
+    folds = np.full(rows, -1)
     for fold, (_, part) in enumerate(splits):
         folds[part] = fold
+    return folds
+
+
+def _places(splits: Splits, prepared: PreparedRows) -> HeldOutPlaces:
+    """Return which rows of the user's table were held out, and by which fold."""
+    folds = folds_of_rows(splits, len(prepared.rows))
     held_out_rows = folds >= 0
     return HeldOutPlaces(prepared.numbers[held_out_rows], folds[held_out_rows], prepared.total)
 

@@ -79,7 +79,7 @@ class ModelFacts:
         minimize: Whether lower values are better.
         value: The metric to expect on new rows.
         value_interval: Its 95 % interval.
-        held_out_value: The metric on the held-out rows, before the correction for choosing the decision on them.
+        held_out_value: The metric on the held-out rows. It differs from ``value`` if their labels chose the decision.
         decision: How the decision is made, in words.
         threshold: The threshold of two classes; None for other decisions.
         threshold_interval: Its 95 % interval.
@@ -149,10 +149,18 @@ class ModelFacts:
 
     @property
     def basis(self) -> str:
-        """What the estimate of the metric on new rows is made from. Under requirements it is not corrected."""
+        """What the estimate of the metric on new rows is made from."""
         if self.requirements:
             return "the value on held-out rows, on which the decision was chosen"
-        return f"{self.held_out_value:.3f} on held-out rows, corrected for having been chosen on them"
+        if self.value == self.held_out_value:
+            return "the value on held-out rows"
+        change = f"{'plus' if self.minimize else 'minus'} {abs(self.held_out_value - self.value):.3f}"
+        return f"{self.held_out_value:.3f} on held-out rows, {change} because their labels chose the decision"
+
+    @property
+    def chosen_on_labels(self) -> bool:
+        """Whether the labels of the held-out rows chose the decision, so that the value there is slightly too good."""
+        return bool(self.requirements) or self.value != self.held_out_value
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain values, as JSON holds them."""

@@ -75,6 +75,8 @@ def decision_arrays(model: Any) -> dict[str, Tensor]:
     held_out = model.held_out_
     arrays = {"shift": model.shift_, "order": torch.from_numpy(model._order)}
     arrays |= {"held_out.logits": held_out.logits, "held_out.y": held_out.y, "held_out.shares": held_out.shares}
+    if model._pooled_logits is not None:
+        arrays["held_out.pooled"] = model._pooled_logits
     if held_out.weight is not None:
         arrays["held_out.weight"] = held_out.weight
     if held_out.groups is not None:
@@ -101,6 +103,9 @@ def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping
         arrays["held_out.shares"],
         {name.removeprefix(COLUMN): values for name, values in arrays.items() if name.startswith(COLUMN)},
     )
+    model._pooled_logits = arrays.get("held_out.pooled")
+    if model._pooled_logits is not None and model._pooled_logits.shape != model.held_out_.logits.shape:
+        raise ModelFileError("held_out.pooled: there must be as many logits as in held_out.logits")
     two_classes = len(model.classes_) == 2 and model.held_out_.y.dim() == 1
     model.pos_label_ = model.classes_.tolist()[model._order[1]] if two_classes else None
     model.shift_ = arrays["shift"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,12 +20,13 @@ from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, fit_calibration, fit_label_calibration
 from metricfit.decide.costs import cost_columns
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out, collect_label_rows
-from metricfit.decide.rules import Rule
+from metricfit.decide.rules import Rule, check_rule
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.class_order import check_has_order, declared_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.tabular import tuned_storage
+from metricfit.tabular.cross_fit import judging_parts, rows_that_choose
 from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.estimator_scores import (
     check_has_scores,
@@ -116,8 +118,9 @@ class TunedDecisionClassifier(
         threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
             expected costs, if a metric of the whole confusion matrix has them (``decide.CostDecision``).
-        value_: The metric to expect on new rows: its value on held-out rows, less the optimism of calibrating and
-            deciding on the same rows; under requirements none is subtracted.
+        value_: The metric to expect on new rows: its value on held-out rows, whose logits have calibrations of other
+            folds. With ``decision="empirical"``, which chooses by the labels of these rows, it is lowered by a
+            bootstrap estimate of that gain; under requirements it is not.
         value_interval_: 95 % bootstrap interval of the value.
         curve_: The metric and the counts of the held-out rows at every threshold; for several labels a list with one
             curve per label, and None for several classes.
@@ -311,40 +314,64 @@ class TunedDecisionClassifier(
         return partial(class_scores, classes=self.classes_[self._order])
 
     def _calibrate(self, held_out: HeldOutScores, rows: TunedRows, columns: Mapping[str, torch.Tensor]) -> None:
-        """Fit the calibration, and keep the held-out rows, with the columns of their costs."""
+        """Fit the calibration, and keep the held-out rows, with the columns of their costs.
+
+        For the plug-in rule the logits of held-out rows have calibrations of other folds. One calibration leaves the
+        order of all scores as it is, so that the empirical rule finds the best threshold of the estimator's scores, and
+        the certificate of a fitted estimator is exact.
+        """
         self.smallest_probability_ = smallest_probability(held_out.scores)
         labels, place, group = rows.target.ndim == 2, held_out.rows, rows.groups
-        self._places = HeldOutPlaces(rows.numbers[place], held_out.folds, rows.total)
         logits = to_logits(held_out.scores, self.smallest_probability_, labels=labels)
         y = (torch.from_numpy(rows.target) if labels else self._numbers_of(rows.target))[place]
         weight = None if rows.weights is None else rows.weights[place]
         if held_out.repeated and group is None:
             group = np.arange(len(rows.target))  # scores of one row are not independent
         groups = None if group is None else group[place]
+        fit = fit_label_calibration if labels else fit_calibration
+        self.calibration_: Calibration = fit(logits, y, weight)
+        calibrated, self._pooled_logits = self.calibration_(logits), None
+        self._places = HeldOutPlaces(rows.numbers[place], held_out.folds, rows.total)
+        self._scorers = [(model, self.calibration_) for model in held_out.models or (self._one_estimator,)]
+        if self._decides_out_of_fold() and check_rule(self.decision) == "plugin":
+            calibrated, self._pooled_logits = calibrated.clone(), calibrated
+            single = len(held_out.models) == 1
+            parts = judging_parts(held_out.folds, np.zeros(len(y), dtype=np.int64) if labels else y.numpy(), groups)
+            chosen_on = rows_that_choose(parts, y.numpy(), place if held_out.repeated else None)
+            calibrations = [fit(logits[mask], y[mask], None if weight is None else weight[mask]) for mask in chosen_on]
+            for part, calibration in enumerate(calibrations):
+                calibrated[parts == part] = calibration(logits[parts == part])
+            judges = parts if single else held_out.folds
+            self._places = replace(self._places, folds=judges)
+            of_judge = [int(parts[judges == number][0]) for number in range(int(judges.max()) + 1)]
+            models = held_out.models * len(of_judge) if single else held_out.models
+            self._scorers = [(model, calibrations[part]) for model, part in zip(models, of_judge, strict=True)]
         if labels:
-            self.calibration_: Calibration = fit_label_calibration(logits, y, weight)
-            self.held_out_ = collect_label_rows(self.calibration_(logits), y, weight, groups)
+            self.held_out_ = collect_label_rows(calibrated, y, weight, groups)
         else:
-            self.calibration_ = fit_calibration(logits, y, weight)
             costs = {name: values[place] for name, values in columns.items()}
-            self.held_out_ = collect_held_out(self.calibration_(logits), y, weight, groups, costs)
+            self.held_out_ = collect_held_out(calibrated, y, weight, groups, costs)
 
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
-        return torch.stack([self._logits_by(estimator, X) for estimator in self._deciding_estimators]).mean(0)
+        deciding = [(estimator, self.calibration_) for estimator in self._deciding_estimators]
+        return torch.stack([self._logits_by(scorer, X) for scorer in deciding]).mean(0)
 
     def _fold_scorers(self) -> list[Any]:
-        return self.estimators_ or [self._one_estimator]
+        return self._scorers
 
     def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Any]) -> torch.Tensor:
         return score_by_folds(scorers, X, folds, self._logits_by)
 
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
-        folds = np.random.default_rng(self._seed).integers(max(1, len(self.estimators_)), size=_num_samples(X))
-        return self.held_out_, self._logits_out_of_fold(X, folds, self._fold_scorers())
+        models = self.estimators_ or [self._one_estimator]
+        folds = np.random.default_rng(self._seed).integers(len(models), size=_num_samples(X))
+        return self._pooled_rows(), self._logits_out_of_fold(X, folds, [(model, self.calibration_) for model in models])
 
-    def _logits_by(self, model: Any, X: Any) -> torch.Tensor:
+    def _logits_by(self, scorer: tuple[Any, Calibration], X: Any) -> torch.Tensor:
+        """Return calibrated logits by an estimator and its calibration."""
+        model, calibration = scorer
         scores = self._scores_of(self.held_out_.y.numpy())(model, X)
-        return self.calibration_(to_logits(scores, self.smallest_probability_, labels=self._has_labels))
+        return calibration(to_logits(scores, self.smallest_probability_, labels=self._has_labels))
 
     def __sklearn_tags__(self) -> Tags:
         tags, of_estimator = super().__sklearn_tags__(), get_tags(self.estimator)

@@ -27,8 +27,8 @@ from metricfit.metrics.average import averaged
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
 from metricfit.tabular.compare.methods import DEFAULT, Method, baseline_shares, expected_counts
 from metricfit.tabular.compare.trainings import TrainedLogits, Training, TrainingTask, trainings_of
-from metricfit.tabular.ensemble import fit_mixture
-from metricfit.tabular.ensemble_fit import collect_out_of_fold
+from metricfit.tabular.ensemble import cross_fit, fit_mixture
+from metricfit.tabular.ensemble_fit import collect_out_of_fold, parts_of
 from metricfit.tabular.families.family import Integers
 
 
@@ -197,8 +197,10 @@ class Judge:
             out_of_fold, self.train_y, None, self.groups, self.metric, self.train_columns
         )
         mixture = fit_mixture(rows, self.metric, self.average, self.requirements)
+        parts = parts_of(held_out, trained[0].folds[trained[0].folds >= 0])
+        judges = cross_fit(rows, parts, self.metric, self.average, self.requirements)
         decision = choose_without_intervals(
-            replace(held_out, logits=mixture.logits),
+            replace(held_out, logits=judges.logits(rows.logits)),
             self.metric,
             subject_to=self.requirements,
             average=self.average,

@@ -25,7 +25,7 @@ from metricfit.runs.cells import Cell
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.compare.methods import Method
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.ensemble_fit import families_of, splits_of
+from metricfit.tabular.ensemble_fit import families_of, folds_of_rows, splits_of
 from metricfit.tabular.families.family import Deadline, Features, Floats, Integers, Splits
 from metricfit.tabular.families.network import WITHOUT_METRIC, Network
 from metricfit.tabular.out_of_fold import LeftOut, fit_family
@@ -137,11 +137,13 @@ class TrainedLogits:
         seconds: The time that training took.
         out_of_fold: The logits of the training rows, each by a model that did not train on the row; NaN where all did.
         test: The logits of the test rows.
+        folds: The inner fold that held out each training row, the same for all trainings; -1 for none.
     """
 
     seconds: float
     out_of_fold: Floats
     test: Floats
+    folds: Integers
 
 
 @dataclass(frozen=True)
@@ -210,10 +212,11 @@ class TrainingTask:
         start = time.perf_counter()
         encoded = fold.encoder, fold.training
         prepared = prepare_rows(model, training, self.y[training_rows], None, groups, encoded)
+        splits = splits_of(model, prepared)
         result = fit_family(
             families_of(model)[0],
             prepared.rows,
-            splits_of(model, prepared),
+            splits,
             seed=prepared.seed,
             jobs=self.jobs,
             deadline=Deadline.after(None if cell.training.model == ALWAYS else self.time_budget),
@@ -226,6 +229,7 @@ class TrainingTask:
             "training_seconds": seconds,
             "out_of_fold": pack_array(result.logits),
             "test": pack_array(result.model.logits(fold.test)),
+            "folds": pack_array(folds_of_rows(splits, len(training_rows)).astype(np.float64)),
         }
 
     def _cell(self, name: str, spec: Mapping[str, Any], training: Training, fold: int) -> TrainingCell:
@@ -249,8 +253,8 @@ def read_training(cell: Cell, report: Mapping[str, Any]) -> TrainedLogits | str:
     if "left_out" in report:
         return str(report["left_out"])
     try:
-        arrays = [unpack_array(report[name]) for name in ("out_of_fold", "test")]
-        return TrainedLogits(float(report["training_seconds"]), *arrays)
+        out_of_fold, test, folds = (unpack_array(report[name]) for name in ("out_of_fold", "test", "folds"))
+        return TrainedLogits(float(report["training_seconds"]), out_of_fold, test, folds.astype(np.int64))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidValueError(
             f"the result of {cell} is damaged ({error}); remove its folder to train it again"
