@@ -34,7 +34,7 @@ def check_consistent(model: MetricClassifier) -> None:
 def decision_faults(model: Any) -> list[str]:
     """Return what is wrong with the classes, the held-out rows and the decision of a restored estimator."""
     held_out, decision = model.held_out_, model.decision_
-    columns = held_out.columns
+    columns, pooled = held_out.columns, model._pooled_rows().logits
     classes, has_labels, rows = len(model.classes_), held_out.y.dim() == 2, len(held_out.y)
     outputs = 1 if classes == 2 and not has_labels else classes
     places, most = sorted(model._order.tolist()), 2 if has_labels else classes
@@ -50,6 +50,7 @@ def decision_faults(model: Any) -> list[str]:
             has_labels and held_out.y.shape != held_out.logits.shape,
             "logits and labels of other shapes",
         ),
+        ("held-out rows", pooled.shape != held_out.logits.shape, "pooled logits of another shape"),
         ("held-out rows", len(held_out.shares) != classes, "another number of shares than of classes"),
         ("held-out rows", not bool(((held_out.y >= 0) & (held_out.y < most)).all()), "labels of other classes"),
     ]

@@ -104,8 +104,6 @@ def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping
         {name.removeprefix(COLUMN): values for name, values in arrays.items() if name.startswith(COLUMN)},
     )
     model._pooled_logits = arrays.get("held_out.pooled")
-    if model._pooled_logits is not None and model._pooled_logits.shape != model.held_out_.logits.shape:
-        raise ModelFileError("held_out.pooled: there must be as many logits as in held_out.logits")
     two_classes = len(model.classes_) == 2 and model.held_out_.y.dim() == 1
     model.pos_label_ = model.classes_.tolist()[model._order[1]] if two_classes else None
     model.shift_ = arrays["shift"]
