@@ -1,0 +1,53 @@
+"""All families but networks are fitted, combined, stored and restored where torch is not installed."""
+
+import subprocess
+import sys
+
+CODE = """
+import sys
+
+
+class NoTorch:  # SciPy asks modules of sys.modules for their tensors, so that None there is an error
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("torch is not installed", name="torch")
+
+
+sys.meta_path.insert(0, NoTorch())
+import numpy as np
+from metricfit.metrics import get_metric
+from metricfit.tabular.encoding.encoder import TableEncoder
+from metricfit.tabular.families import make_families
+from metricfit.tabular.families.family import Deadline, Expected, Features, TrainingRows, restore_model
+from metricfit.tabular.out_of_fold import fit_families
+
+metric = get_metric("f1")
+rng = np.random.default_rng(0)
+for classes in (2, 3):
+    x = rng.normal(size=(150, 4))
+    y = np.digitize(x[:, 0] + 0.3 * rng.normal(size=150), [0.5, 1.0][: classes - 1])
+    rows = TrainingRows(Features(TableEncoder().fit(x)), y, None, classes)
+    folds = np.arange(150) % 2
+    splits = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(2)]
+    families = make_families(["auto", "boosting_metric"], metric=metric, average="macro", requirements=())
+    results, left_out = fit_families(families, rows, splits, seed=0, jobs=1, deadline=Deadline())
+    for result in results:
+        again = restore_model(result.model.state(), Expected(4, classes))
+        np.testing.assert_array_equal(again.logits(rows.features), result.model.logits(rows.features))
+    print(classes, [result.name for result in results], len(left_out))
+try:
+    make_families("network", metric=metric, average="macro", requirements=())
+except ModuleNotFoundError as error:
+    print(error)
+"""
+NAMES = ["linear", "kernel", "boosting", "boosting_small", "boosting_metric", "extra_trees"]
+
+
+def test_families_work_and_networks_say_what_to_install():
+    run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [
+        f"2 {NAMES} 0",
+        f"3 {NAMES} 0",
+        "the family 'network' needs torch, which is not installed: pip install metricfit[torch]",
+    ]
