@@ -123,7 +123,8 @@ def simulate_value(kind: str, rows: int, positives: int, name: str, generator: t
     z, everything = scores_of_models(y, generator), torch.ones(rows, dtype=torch.float64)
     decisions: list[tuple[Tensor, Tensor]] = []
 
-    def fit_decision(weight: Tensor) -> Tensor:
+    def fit_decision(weights: Any) -> Tensor:
+        weight = torch.from_numpy(weights)
         decisions.append((weight, choose(z, y, metric, kind, weight).decide(z)))
         return decisions[-1][1]
 

@@ -132,7 +132,7 @@ def decide(case: Case, method: str, draw: int) -> Counts | None:
         chosen, met = choose_required_thresholds(calibration(z), y, None, metric, average, required, rule=rule)
         if not all(met.values()):
             return None
-        return label_counts(population, calibration.invert(chosen.numpy()))
+        return label_counts(population, calibration.invert(chosen))
     z, y = draw_classes(population, case.rows, draw)
     calibration = fit_calibration(z, y, None)
     held_out = collect_held_out(calibration(z), y, None, None)

@@ -77,7 +77,7 @@ def measure(data: Path, name: str, split: int) -> dict[str, dict[str, float]]:
                 rule, label_calibration.POSITIVES_OF_ALL = settings
                 calibration = fit_label_calibration(held_out, labels, None)
                 thresholds = choose_label_thresholds(calibration(held_out), labels, None, f1, average, rule=rule)
-                decided = calibration(new) >= thresholds
+                decided = calibration(new) >= torch.from_numpy(thresholds)
             values[average][method] = round(label_value(decided, true, None, f1, average), 6)
     return values
 

@@ -147,8 +147,10 @@ def smoothed_offsets(held_out: Rows, metric: str, shares: Tensor) -> Tensor:
     present = torch.bincount(held_out.y, minlength=CLASSES).double()
     shift = (shares / (present / present.sum())).log()
     z, weight = calibration(held_out.logits) + shift, row_weights(held_out.y, shares)
-    found = search_offsets(offset_problem(z, held_out.y, weight, get_metric(metric), "macro", rule="plugin"), 10)
-    return calibration.temperature * (torch.from_numpy(calibration.bias) + shift + found.offsets)
+    rows = (z.double().numpy(), held_out.y.numpy(), weight.double().numpy())
+    problem = offset_problem(*rows, get_metric(metric), "macro", rule="plugin")
+    offsets = calibration.bias + shift.numpy() + search_offsets(problem, 10).offsets
+    return torch.from_numpy(calibration.temperature * offsets)
 
 
 def choose_value(held_out: Rows, ratio: float) -> float:

@@ -141,7 +141,7 @@ def train(parts: Sequence[Rows], stages: Sequence[nn.Module], rate: float, seed:
 def validation_value(logits: Tensor, y: Tensor, average: LabelAverage) -> float:
     """The mean of the F1 at 0.5 and the F1 at tuned thresholds: one per label for macro, otherwise one for all."""
     if average == "macro":
-        tuned = choose_label_thresholds(logits, y, None, f1, average, rule="empirical")
+        tuned = torch.from_numpy(choose_label_thresholds(logits, y, None, f1, average, rule="empirical"))
     else:
         tuned = one_threshold(logits, y, average)
     return statistics.fmean(label_value(logits >= cut, y, None, f1, average) for cut in (torch.zeros(()), tuned))
@@ -160,11 +160,13 @@ def decide(validation: Tensor, y: Tensor, test: Tensor, average: LabelAverage) -
     """The labels of the test rows by each decision, chosen on the validation rows."""
     calibration = fit_label_calibration(validation, y, None)
     z, new = calibration(validation), calibration(test)
+    tuned = choose_label_thresholds(validation, y, None, f1, average, rule="empirical")
+    smoothed = choose_label_thresholds(z, y, None, f1, average, rule="plugin")
     return {
         "0.5": test >= 0,
         "one threshold": test >= one_threshold(validation, y, average),
-        "per label": test >= choose_label_thresholds(validation, y, None, f1, average, rule="empirical"),
-        "per label, smoothed": new >= choose_label_thresholds(z, y, None, f1, average, rule="plugin"),
+        "per label": test >= torch.from_numpy(tuned),
+        "per label, smoothed": new >= torch.from_numpy(smoothed),
         "per row": per_row(new.sigmoid(), "f1"),
     }
 

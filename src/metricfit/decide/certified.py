@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from metricfit.core.arrays import Booleans, Floats, Integers, in_kind_of, to_numpy
+from metricfit.core.arrays import Array, Booleans, Floats, Integers, in_kind_of, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.decide.bounds import (
     check_confidence,
@@ -350,8 +350,8 @@ def _expected_certainty(requirement: Requirement, expected: Counts, level: float
 
 
 def choose_certified(
-    logits: Floats,
-    y: Integers,
+    logits: Array,
+    y: Array,
     weight: Floats | None,
     metric: Metric,
     requirements: Sequence[Requirement],
@@ -383,6 +383,7 @@ def choose_certified(
         >>> choose_certified(z, y, None, f1, required, rule="empirical", guarantee=Guarantee(0.95)).requirements
         {'recall >= 0.9': RequirementValue(value=1.0, met=True, reachable=1.0)}
     """
+    logits, y = to_numpy(logits, np.float64), to_numpy(y, np.int64)
     if weight is not None and not weight.all():  # rows of weight 0 are no thresholds
         there = weight > 0
         logits, y, weight, times = logits[there], y[there], weight[there], None if times is None else times[there]
