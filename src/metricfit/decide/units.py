@@ -10,12 +10,28 @@ over the marked labels, and its k largest terms are the best choice (Dembczynski
 
 from __future__ import annotations
 
+import math
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from metricfit.decide.expected_values import RankedMoments, best_class_maps, exact_values, value_of
+from metricfit.core.arrays import (
+    Array,
+    arange,
+    cast,
+    full,
+    in_kind_of,
+    is_array,
+    is_floating,
+    is_tensor,
+    namespace,
+    sort_falling,
+    take_along,
+)
+from metricfit.core.numerics import constant
+from metricfit.decide.expected_values import RankedMoments, as_double, best_class_maps, exact_values, value_of
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric, get_metric
@@ -26,13 +42,13 @@ MOST_EXACT_PIXELS = 2048
 
 
 def per_image(
-    probabilities: Tensor,
+    probabilities: Array,
     metric: str | Metric = "dice",
     *,
     task: Literal["binary", "multiclass", "multilabel"] | None = None,
     method: Method = "approximate",
     zero_division: float = 0.0,
-) -> Tensor:
+) -> Array:
     """Decide the pixels of every image for the best expected metric of that image.
 
     The mean Dice over images is not maximised by one threshold: a faint object needs a lower one than a clear object.
@@ -51,22 +67,21 @@ def per_image(
         zero_division: The value of leaving an image without positives empty: 0, or 1 to reward it.
 
     Returns:
-        Masks, bool, of the shape of the probabilities; for "multiclass" class numbers ``(n, ...)``. For several classes
+        Masks, bool, of the kind and shape of the probabilities; for "multiclass" class numbers ``(n, ...)``. For several classes
         the mean over the classes is improved step by step, and the result need not be the best of all.
 
     Raises:
-        InvalidTypeError: The probabilities are not a tensor of floating point numbers.
+        InvalidTypeError: The probabilities are not an array or tensor of floating point numbers.
         InvalidValueError: Shape, values, task, method or metric cannot be used.
 
     Example:
-        >>> import torch
-        >>> faint_and_clear = torch.tensor([[[0.4, 0.3], [0.3, 0.0]], [[0.9, 0.9], [0.3, 0.1]]])
-        >>> per_image(faint_and_clear, "dice").int()
-        tensor([[[1, 1],
-                 [1, 0]],
+        >>> faint_and_clear = np.array([[[0.4, 0.3], [0.3, 0.0]], [[0.9, 0.9], [0.3, 0.1]]])
+        >>> per_image(faint_and_clear, "dice").astype(int)
+        array([[[1, 1],
+                [1, 0]],
         <BLANKLINE>
-                [[1, 1],
-                 [0, 0]]], dtype=torch.int32)
+               [[1, 1],
+                [0, 0]]])
     """
     found = check_metric(metric)
     check_one_of("task", task, ("binary", "multiclass", "multilabel", None))
@@ -76,15 +91,17 @@ def per_image(
     check_probabilities(probabilities, (3, 4, 5), "(n, height, width)" if one_mask else "(n, c, ...)")
     if task is None:
         refuse_several_readings(probabilities)
-    if probabilities.numel() == 0:
+    if 0 in probabilities.shape:
         raise InvalidValueError(f"there are no pixels in probabilities of shape {tuple(probabilities.shape)}")
     if task == "multiclass":
         if method == "exact":
             raise InvalidValueError("classes that exclude each other have no exact method; leave method out")
         check_sums(probabilities, "the classes of a pixel")
-        maps = best_class_maps(at_least_single(probabilities).flatten(2), found, zero_division)
+        pixels = at_least_single(probabilities).reshape(*probabilities.shape[:2], -1)
+        with _without_gradients(pixels):
+            maps = best_class_maps(pixels, found, zero_division)
         return maps.reshape(probabilities.shape[0], *probabilities.shape[2:])
-    masks = probabilities.flatten(1) if one_mask else probabilities.flatten(0, 1).flatten(1)
+    masks = probabilities.reshape(math.prod(probabilities.shape[: 1 if one_mask else 2]), -1)
     if method == "exact" and masks.shape[1] > MOST_EXACT_PIXELS:
         raise InvalidValueError(
             f"method='exact' is for at most {MOST_EXACT_PIXELS:,} pixels, a mask here has {masks.shape[1]:,}; "
@@ -98,13 +115,13 @@ EXACT_LABELS = 100
 
 
 def per_row(
-    probabilities: Tensor,
+    probabilities: Array,
     metric: str | Metric = "f1",
     *,
     method: Method | None = None,
     zero_division: float = 0.0,
-    label_sets: Tensor | None = None,
-) -> Tensor:
+    label_sets: Array | None = None,
+) -> Array:
     """Decide the labels of every row for the best expected metric of that row.
 
     This is for metrics that are averaged over rows, such as the "samples" F1 of several labels. Every row gets the
@@ -120,20 +137,18 @@ def per_row(
             for example the sets of the training rows. The result is exact, for F-beta only.
 
     Returns:
-        The labels, bool ``(n, c)``.
+        The labels, bool ``(n, c)``, of the kind of the probabilities.
 
     Raises:
-        InvalidTypeError: The probabilities are not a tensor of floating point numbers, or the sets are no tensor.
+        InvalidTypeError: The probabilities are not an array or tensor of floating point numbers, or the sets are none.
         InvalidValueError: Shape, values, method or metric cannot be used.
 
     Example:
-        >>> import torch
-        >>> per_row(torch.tensor([[0.4, 0.3, 0.1], [0.9, 0.3, 0.1]])).int()
-        tensor([[1, 1, 0],
-                [1, 0, 0]], dtype=torch.int32)
-        >>> sets = torch.tensor([[1, 0, 0], [0, 1, 1]])
-        >>> per_row(torch.tensor([[0.2, 0.8]]), label_sets=sets).int()
-        tensor([[0, 1, 1]], dtype=torch.int32)
+        >>> per_row(np.array([[0.4, 0.3, 0.1], [0.9, 0.3, 0.1]])).astype(int)
+        array([[1, 1, 0],
+               [1, 0, 0]])
+        >>> per_row(np.array([[0.2, 0.8]]), label_sets=np.array([[1, 0, 0], [0, 1, 1]])).astype(int)
+        array([[0, 1, 1]])
     """
     found = check_metric(metric)
     check_one_of("method", method, ("approximate", "exact", None))
@@ -146,18 +161,18 @@ def per_row(
         return best_masks(probabilities, found, chosen, zero_division)
     if method is not None:
         raise InvalidValueError("label_sets has one method, which is exact; leave method out")
-    if not isinstance(label_sets, Tensor):
-        raise InvalidTypeError(f"label_sets must be a tensor, got {type(label_sets).__name__}")
-    if label_sets.dim() != 2 or len(label_sets) != probabilities.shape[1]:
+    if not is_array(label_sets):
+        raise InvalidTypeError(f"label_sets must be an array or a tensor, got {type(label_sets).__name__}")
+    if label_sets.ndim != 2 or len(label_sets) != probabilities.shape[1]:
         raise InvalidValueError(
             f"label_sets must have one row per column of probabilities, ({probabilities.shape[1]}, labels), got "
             f"{tuple(label_sets.shape)}"
         )
-    sets = label_sets.to(probabilities.device, as_double(probabilities).dtype)
-    if not bool(((sets == 0) | (sets == 1)).all()):
+    sets = as_double(in_kind_of(label_sets, probabilities))
+    if not ((sets == 0) | (sets == 1)).all():
         raise InvalidValueError("label_sets must hold 0 and 1 only")
     check_sums(probabilities, "the sets of a row")
-    return best_labels_of_sets(as_double(probabilities), sets, found, zero_division)
+    return best_labels_of_sets(as_double(constant(probabilities)), sets, found, zero_division)
 
 
 Method = Literal["approximate", "exact"]
@@ -166,8 +181,7 @@ Method = Literal["approximate", "exact"]
 SPREAD_SIZES = 512
 
 
-@torch.no_grad()
-def best_masks(probabilities: Tensor, metric: Metric, method: Method, zero_division: float) -> Tensor:
+def best_masks(probabilities: Array, metric: Metric, method: Method, zero_division: float) -> Array:
     """Find the pixels of every unit with the best expected metric.
 
     Args:
@@ -179,43 +193,58 @@ def best_masks(probabilities: Tensor, metric: Metric, method: Method, zero_divis
     Returns:
         The marked pixels, bool ``(units, pixels)``.
     """
-    ranked, order = probabilities.detach().sort(dim=1, descending=True)
-    ranked = ranked.double() if method == "exact" else at_least_single(ranked)
-    empty = zero_division * (-ranked).log1p().sum(1, dtype=torch.float64).exp() if zero_division else None
-    sizes = _exact_sizes(ranked, metric, empty) if method == "exact" else _approximate_sizes(ranked, metric, empty)
-    places = torch.arange(probabilities.shape[1], device=probabilities.device)
-    return torch.empty_like(order, dtype=torch.bool).scatter_(1, order, places < sizes)
+    ranked, order = sort_falling(constant(probabilities))
+    ranked = as_double(ranked) if method == "exact" else at_least_single(ranked)
+    empty, xp = None, namespace(ranked)
+    if zero_division:
+        empty = zero_division * xp.exp(xp.log1p(-ranked).sum(1, dtype=xp.float64))
+    with _without_gradients(ranked):
+        sizes = _exact_sizes(ranked, metric, empty) if method == "exact" else _approximate_sizes(ranked, metric, empty)
+    return _put(order, arange(order, 0, order.shape[1]) < sizes)
 
 
-def _exact_sizes(ranked: Tensor, metric: Metric, empty: Tensor | None) -> Tensor:
+def _without_gradients(values: Array) -> AbstractContextManager[None]:
+    return sys.modules["torch"].no_grad() if is_tensor(values) else nullcontext()
+
+
+def _put(places: Array, values: Array) -> Array:
+    """Return an array with the values at these places of the last axis."""
+    if is_tensor(places):
+        return values.new_empty(places.shape).scatter_(1, places, values)
+    result = np.empty(places.shape, values.dtype)
+    np.put_along_axis(result, places, values, 1)
+    return result
+
+
+def _exact_sizes(ranked: Array, metric: Metric, empty: Array | None) -> Array:
     values = exact_values(ranked, metric)
     if empty is not None:
         values[:, 0] += empty
     return _best(values, metric)
 
 
-def _approximate_sizes(ranked: Tensor, metric: Metric, empty: Tensor | None) -> Tensor:
+def _approximate_sizes(ranked: Array, metric: Metric, empty: Array | None) -> Array:
     """Find the best sizes ``(units, 1)``: first among a few hundred spread over all, then between the neighbours."""
     spacing = max(1, ranked.shape[1] // SPREAD_SIZES)
     moments = RankedMoments(ranked, spacing)
     sizes = moments.known_sizes()
-    best = sizes.gather(1, _best(_reward(moments.expected_values(metric, sizes), sizes, empty), metric))
+    best = take_along(sizes, _best(_reward(moments.expected_values(metric, sizes), sizes, empty), metric))
     if spacing == 1:
         return best
     sizes, values = moments.expected_values_around(metric, best)
-    return sizes.gather(1, _best(_reward(values, sizes, empty), metric))
+    return take_along(sizes, _best(_reward(values, sizes, empty), metric))
 
 
-def _reward(values: Tensor, sizes: Tensor, empty: Tensor | None) -> Tensor:
+def _reward(values: Array, sizes: Array, empty: Array | None) -> Array:
     """Add what marking nothing is worth because a unit may have no positives."""
-    return values if empty is None else values + (sizes == 0) * empty.unsqueeze(1)
+    return values if empty is None else values + (sizes == 0) * empty[:, None]
 
 
-def _best(values: Tensor, metric: Metric) -> Tensor:
-    return (values.argmin if metric.minimize else values.argmax)(1, keepdim=True)
+def _best(values: Array, metric: Metric) -> Array:
+    return (values.argmin if metric.minimize else values.argmax)(1)[:, None]
 
 
-def best_labels_of_sets(probabilities: Tensor, label_sets: Tensor, metric: Metric, zero_division: float) -> Tensor:
+def best_labels_of_sets(probabilities: Array, label_sets: Array, metric: Metric, zero_division: float) -> Array:
     """Find the labels with the highest expected F-beta.
 
     Args:
@@ -231,30 +260,27 @@ def best_labels_of_sets(probabilities: Tensor, label_sets: Tensor, metric: Metri
         InvalidValueError: The metric is not proportional to the true positives.
     """
     _check_proportional(metric)
-    labels = label_sets.shape[1]
+    labels, xp = label_sets.shape[1], namespace(probabilities)
     set_sizes = label_sets.sum(1)
     # joint[r, s, i]: the probability that row r has label i and s labels in all.
-    joint = torch.stack([(probabilities * (set_sizes == size)) @ label_sets for size in range(1, labels + 1)], dim=1)
-    best = probabilities.new_zeros((len(probabilities), labels), dtype=torch.bool)
+    joint = xp.stack([(probabilities * (set_sizes == size)) @ label_sets for size in range(1, labels + 1)], 1)
+    best = full(probabilities, (len(probabilities), labels), False, xp.bool)
     best_value = zero_division * (probabilities * (set_sizes == 0)).sum(1)
-    present = torch.arange(1, labels + 1, dtype=probabilities.dtype, device=probabilities.device)
-    one = torch.ones_like(present)
+    present = arange(probabilities, 1, labels + 1, xp.float64)
     for size in range(1, labels + 1):
-        worth = value_of(metric, one, present - 1, size, 2 * labels)  # of one hit, by the number of labels present
-        terms = torch.einsum("rsi,s->ri", joint, worth)
-        largest = terms.topk(size, dim=1)
-        value = largest.values.sum(1)
+        worth = value_of(metric, xp.ones_like(present), present - 1, size, 2 * labels)  # of one hit, by labels present
+        terms, order = sort_falling(xp.einsum("rsi,s->ri", joint, worth))
+        value = terms[:, :size].sum(1)
         better = value > best_value
-        chosen = torch.zeros_like(best).scatter_(1, largest.indices, True)
-        best = torch.where(better.unsqueeze(1), chosen, best)
-        best_value = torch.where(better, value, best_value)
+        chosen = _put(order, xp.broadcast_to(arange(order, 0, labels) < size, order.shape))
+        best, best_value = xp.where(better[:, None], chosen, best), xp.where(better, value, best_value)
     return best
 
 
 def _check_proportional(metric: Metric) -> None:
-    hits = torch.arange(1.0, 4.0, dtype=torch.float64)
+    hits = np.arange(1.0, 4.0)
     values = value_of(metric, hits, 5 - hits, 4, 20)
-    if metric.minimize or not torch.allclose(values, hits * values[0], rtol=1e-9, atol=0):
+    if metric.minimize or not np.allclose(values, hits * values[0], rtol=1e-9, atol=0):
         raise InvalidValueError(
             f"label_sets works for f1, dice and fbeta(beta=...), not for {metric.name}; leave label_sets out to take "
             "the labels as independent"
@@ -277,40 +303,40 @@ def check_metric(metric: str | Metric) -> Metric:
     return found
 
 
-def check_probabilities(probabilities: Tensor, dimensions: tuple[int, ...], shapes: str) -> None:
-    """Check that probabilities are a tensor of numbers from 0 to 1, with one of these numbers of dimensions.
+def check_probabilities(probabilities: Array, dimensions: tuple[int, ...], shapes: str) -> None:
+    """Check that probabilities are floating point numbers from 0 to 1, with one of these numbers of dimensions.
 
     Raises:
-        InvalidTypeError: It is no tensor of floating point numbers.
-        InvalidValueError: It has another shape or other numbers.
+        InvalidTypeError: They are no array or tensor of floating point numbers.
+        InvalidValueError: They have another shape, or are other numbers.
     """
-    if not isinstance(probabilities, Tensor) or not probabilities.is_floating_point():
-        kind = probabilities.dtype if isinstance(probabilities, Tensor) else type(probabilities).__name__
-        raise InvalidTypeError(f"probabilities must be a tensor of floating point numbers, got {kind}")
-    if probabilities.dim() not in dimensions:
+    if not is_array(probabilities) or not is_floating(probabilities):
+        kind = probabilities.dtype if is_array(probabilities) else type(probabilities).__name__
+        raise InvalidTypeError(f"probabilities must be an array or tensor of floating point numbers, got {kind}")
+    if probabilities.ndim not in dimensions:
         raise InvalidValueError(f"probabilities must have shape {shapes}, got {tuple(probabilities.shape)}")
-    if probabilities.numel() and not bool(((probabilities >= 0) & (probabilities <= 1)).all()):
+    if not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise InvalidValueError(
-            "probabilities must be between 0 and 1, without NaN; apply torch.sigmoid to logits of masks and labels, "
-            "torch.softmax(logits, 1) to logits of classes"
+            "probabilities must be between 0 and 1, without NaN; apply the sigmoid to logits of masks and labels, the "
+            "softmax over axis 1 to logits of classes"
         )
 
 
-def check_sums(probabilities: Tensor, what: str) -> None:
+def check_sums(probabilities: Array, what: str) -> None:
     """Check that probabilities ``(units, parts, ...)`` add up to 1 over the parts.
 
     Raises:
         InvalidValueError: They do not.
     """
     sums = probabilities.sum(1)
-    if bool(((sums - 1).abs() > SUM_TOLERANCE).any()):
+    if (abs(sums - 1) > SUM_TOLERANCE).any():
         raise InvalidValueError(
             f"the probabilities of {what} must add up to 1, got sums from {float(sums.min()):.3g} to "
             f"{float(sums.max()):.3g}"
         )
 
 
-def refuse_several_readings(probabilities: Tensor) -> None:
+def refuse_several_readings(probabilities: Array) -> None:
     """Refuse ``(n, k, height, width)`` without a task: it can be k masks, k classes, or a volume of depth k.
 
     Raises:
@@ -349,11 +375,7 @@ def check_one_of(name: str, value: object, choices: tuple[str | None, ...]) -> N
         raise InvalidValueError(f"{name} must be one of {allowed}, got {quote(value)}")
 
 
-def as_double(probabilities: Tensor) -> Tensor:
-    """Return the probabilities detached and in float64, in which sums over a million pixels keep their digits."""
-    return probabilities.detach().to(torch.float64)
-
-
-def at_least_single(probabilities: Tensor) -> Tensor:
-    """Return the probabilities detached, half precision as float32."""
-    return probabilities.detach().to(torch.promote_types(probabilities.dtype, torch.float32))
+def at_least_single(probabilities: Array) -> Array:
+    """Return the probabilities without gradient, half precision as float32."""
+    xp = namespace(probabilities)
+    return cast(constant(probabilities), xp.promote_types(probabilities.dtype, xp.float32))
