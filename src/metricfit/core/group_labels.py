@@ -6,16 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from metricfit.core.arrays import Integers
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 
 class GroupLabels(NamedTuple):
     """The group number of each row, ``(n,)``, and the label of each number."""
 
-    numbers: Tensor
+    numbers: Integers
     names: tuple[Any, ...]
 
 
@@ -37,7 +37,7 @@ def number_groups(labels: Any, rows: int, argument: str = "group", names: Sequen
 
     Example:
         >>> number_groups(["b", "a", "b"], 3)
-        GroupLabels(numbers=tensor([1, 0, 1]), names=('a', 'b'))
+        GroupLabels(numbers=array([1, 0, 1]), names=('a', 'b'))
     """
     values = _as_list(labels, argument)
     if len(values) != rows:
@@ -54,7 +54,7 @@ def number_groups(labels: Any, rows: int, argument: str = "group", names: Sequen
     for value in set(values):
         if value not in positions:
             raise InvalidValueError(f"{argument} has {quote(value)}, which is not one of the groups {quote(known)}")
-    return GroupLabels(torch.tensor([positions[value] for value in values], dtype=torch.long), tuple(known))
+    return GroupLabels(np.array([positions[value] for value in values], dtype=np.int64), tuple(known))
 
 
 def _as_list(labels: Any, argument: str) -> list[Any]:

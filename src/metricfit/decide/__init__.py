@@ -37,18 +37,19 @@ from metricfit.decide.decision import (
     RowCostDecision,
     ThresholdDecision,
 )
-from metricfit.decide.decision_module import DecisionModule
 from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresholds
 from metricfit.decide.units import per_image, per_row
 
 if TYPE_CHECKING:
     from metricfit.decide.best import best_decision, best_referral, estimate_prevalence
+    from metricfit.decide.decision_module import DecisionModule
 
-#: Loaded when first used, because the bootstrap needs scipy, and the rest needs torch alone.
+#: Loaded when first used, with the package that each needs and where it comes from.
 _LATER = {
-    "best_decision": "metricfit.decide.best",
-    "best_referral": "metricfit.decide.best",
-    "estimate_prevalence": "metricfit.decide.best",
+    "DecisionModule": ("metricfit.decide.decision_module", "torch", "metricfit[torch]"),
+    "best_decision": ("metricfit.decide.best", "scipy", "metricfit[stats]"),
+    "best_referral": ("metricfit.decide.best", "scipy", "metricfit[stats]"),
+    "estimate_prevalence": ("metricfit.decide.best", "scipy", "metricfit[stats]"),
 }
 
 __all__ = [
@@ -75,8 +76,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with explain_missing(f"metricfit.decide.{name}", ("numpy", "scipy"), "metricfit[tabular]"):
-        return getattr(import_module(_LATER[name]), name)
+    module, package, extra = _LATER[name]
+    with explain_missing(f"metricfit.decide.{name}", (package,), extra):
+        return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

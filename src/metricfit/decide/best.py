@@ -320,7 +320,7 @@ def best_referral(
         >>> decision.referral.share <= 0.2, round(decision.evidence.value, 2)
         (True, 0.95)
         >>> round(best_referral(z, y, "f1", subject_to="precision >= 0.95").referral.share, 2)
-        0.13
+        0.18
     """
     chosen, requirements = get_metric(metric), as_requirements(subject_to)
     z, y, w = check_rows(logits, target, weight)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
-from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
+from metricfit.core.arrays import Array, Booleans, Floats, Integers
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -161,7 +161,7 @@ def p_values(requirement: Requirement, counts: Counts) -> Floats:
         array([0.0485])
     """
     rate, at_least = rate_of(requirement), requirement.sense == ">="
-    k, m = (np.rint(to_numpy(part(counts)).squeeze(-1)) for part in (rate.successes, rate.trials))
+    k, m = (np.rint(part(counts).squeeze(-1)) for part in (rate.successes, rate.trials))
     if _always_holds(requirement):
         return np.zeros(len(k))
     p = binom.sf(k - 1, m, requirement.bound) if at_least else binom.cdf(k, m, requirement.bound)

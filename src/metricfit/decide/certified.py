@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from metricfit.core.arrays import Array, Booleans, Floats, Integers, in_kind_of, to_numpy
+from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.decide.bounds import (
     check_confidence,
@@ -178,7 +178,7 @@ def certify_thresholds(
         >>> z, y = np.linspace(-1, 1, 100), np.arange(100) // 50
         >>> required = [parse_requirement("recall >= 0.9")]
         >>> certified = certify_thresholds(z, y, f1, required, Guarantee(0.95))
-        >>> int(certified.allowed.sum()), float(to_numpy(certified.tested.fn)[certified.allowed].max())
+        >>> int(certified.allowed.sum()), float(certified.tested.fn[certified.allowed].max())
         (52, 1.0)
     """
     level, share = level_of(requirements, guarantee.confidence)
@@ -204,7 +204,7 @@ def _certify_at(
 ) -> Certified:
     if share < 1:
         return _along_a_chosen_path(logits, y, metric, requirements, guarantee, level, times)
-    swept = _sum_by_threshold(logits, y.astype(np.float64), times)
+    swept = sum_by_threshold(logits, y.astype(np.float64), times)
     p = np.stack([p_values(requirement, swept.counts) for requirement in requirements])
     ends = np.array([easiest_end(requirement) for requirement in requirements])
     on_path = np.ones(p.shape[1], dtype=bool)
@@ -226,19 +226,13 @@ def _along_a_chosen_path(
     """Choose a path on some of the rows, and test the requirements along it on the others."""
     counted = np.ones(len(y)) if times is None else times
     learning = draw_learning_rows(guarantee.groups, len(y), LEARNING_SHARE, (guarantee.seed, LEARNING))
-    tested = _sum_by_threshold(logits, y.astype(np.float64), counted * ~learning).counts
+    tested = sum_by_threshold(logits, y.astype(np.float64), counted * ~learning).counts
     p = np.stack([p_values(requirement, tested) for requirement in requirements])
     on_path = np.zeros(p.shape[1], dtype=bool)
     if bool(counted[learning].any()) and bool(counted[~learning].any()):
         path = choose_path(logits, y, counted, learning, metric, requirements, level)
         on_path[path[_until_first_failure(np.all(p[:, path] <= level, axis=0))]] = True
     return _certified(on_path, p, tested, level)
-
-
-def _sum_by_threshold(scores: Floats, share: Floats, weight: Floats | None) -> Sweep:
-    import torch
-
-    return sum_by_threshold(*(None if part is None else torch.from_numpy(part) for part in (scores, share, weight)))
 
 
 def _until_first_failure(passed: Booleans) -> Booleans:
@@ -282,7 +276,7 @@ def what_can_be_promised(
     bounds = []
     for requirement in requirements:
         rate = rate_of(requirement)
-        successes, trials = float(rate.successes(at)), float(rate.trials(at))
+        successes, trials = rate.successes(at).item(), rate.trials(at).item()
         bound = exact_bound(successes, trials, 1 - certified.level, requirement.sense)
         side = "at least" if requirement.sense == ">=" else "at most"
         bounds.append(f"{requirement.metric.name} is {side} {bound:.3g}")
@@ -321,16 +315,16 @@ def choose_path(
     """
     calibration = fit_calibration(logits[learning][:, None], y[learning], counted[learning])
     probability = sigmoid(calibration(logits[:, None])).squeeze(1)
-    thresholds, counts = _sum_by_threshold(logits, probability, counted * learning)
+    thresholds, counts = sum_by_threshold(logits, probability, counted * learning)
     ratio = float(counted[~learning].sum() / counted[learning].sum())
     expected = counts.map(lambda cell: cell * ratio)
     certainty = np.min([_expected_certainty(requirement, expected, level) for requirement in requirements], axis=0)
-    own = np.isin(to_numpy(thresholds), logits[learning & (counted > 0)])
+    own = np.isin(thresholds, logits[learning & (counted > 0)])
     certainty[~own] = -np.inf  # a path between two learning scores must not depend on the other rows
     start = int(certainty.argmax())
     if certainty[start] == -np.inf:
         return np.empty(0, dtype=np.int64)
-    hopeful = in_kind_of(certainty >= min(norm.isf(level), certainty[start]), thresholds)
+    hopeful = certainty >= min(norm.isf(level), certainty[start])
     best = best_of_allowed(Sweep(thresholds, expected), metric, hopeful).threshold
     if best <= float(thresholds[start]):
         return np.arange(start, len(own))
@@ -342,7 +336,7 @@ def choose_path(
 def _expected_certainty(requirement: Requirement, expected: Counts, level: float) -> Floats:
     """Return by how many standard errors a requirement is expected to be met; -inf where there are too few trials."""
     rate, needed, bound = rate_of(requirement), rows_needed(requirement, level), requirement.bound
-    k, m = (to_numpy(part(expected)).squeeze(-1) for part in (rate.successes, rate.trials))
+    k, m = (part(expected).squeeze(-1) for part in (rate.successes, rate.trials))
     if needed == 0:
         return np.full(len(k), np.inf)
     margin = (k / np.maximum(m, 1e-9) - bound) * (1 if requirement.sense == ">=" else -1)
@@ -391,8 +385,8 @@ def choose_certified(
     observed = sweep(logits, y, weight)
     certified = certify_thresholds(logits, y, metric, requirements, guarantee, times)
     judged_by = observed if check_rule(rule) == "empirical" else expected_sweep(logits, weight)
-    threshold = best_of_allowed(judged_by, metric, in_kind_of(certified.allowed, observed.thresholds)).threshold
-    at = int(to_numpy(observed.thresholds == threshold).argmax())
+    threshold = best_of_allowed(judged_by, metric, certified.allowed).threshold
+    at = int((observed.thresholds == threshold).argmax())
     results = judge_requirements(requirements, observed, threshold)
     for requirement, p in zip(requirements, certified.p[:, at], strict=True):
         result = results[str(requirement)]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from metricfit.core.arrays import Booleans, Floats, Integers, to_numpy
+from metricfit.core.arrays import Booleans, Floats, Integers
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.bounds import (
@@ -97,7 +97,7 @@ class CertaintyShortfall(NamedTuple):
         """Return the shortfall; more where there are too few rows for the test to be passed."""
         requirement, bound = self.requirement, self.requirement.bound
         rate, cells = rate_of(requirement), counts_of_class(requirement, counts)
-        k, m = (self.ratio * to_numpy(part(cells)).squeeze(-1) for part in (rate.successes, rate.trials))
+        k, m = (self.ratio * part(cells).squeeze(-1) for part in (rate.successes, rate.trials))
         needed = rows_needed(requirement, self.level)
         if needed == 0:
             return np.full_like(k, -1.0)
@@ -113,15 +113,15 @@ def counts_of_class(requirement: Requirement, counts: Counts) -> Counts:
     Example:
         >>> from metricfit.metrics import parse_requirement
         >>> counts = Counts(tp=[3, 4], fp=[1, 2], fn=[2, 1], tn=[4, 3])
-        >>> float(counts_of_class(parse_requirement("recall[1] >= 0.5"), counts).tp)
-        4.0
+        >>> counts_of_class(parse_requirement("recall[1] >= 0.5"), counts).tp
+        array([4.])
     """
     index = requirement.metric.class_index
     if index is not None:
         return Counts(*(cell[..., index : index + 1] for cell in counts))
-    right = to_numpy(counts.tp).sum(-1, keepdims=True)
+    right = counts.tp.sum(-1, keepdims=True)
     zero = np.zeros_like(right)
-    return Counts(right, to_numpy(counts.n)[..., :1] - right, zero, zero)
+    return Counts(right, counts.n[..., :1] - right, zero, zero)
 
 
 def check_class_guarantee(requirements: Sequence[Requirement], y: Integers, confidence: float) -> None:
@@ -255,7 +255,7 @@ def what_offsets_can_promise(
     for requirement in requirements:
         at = counts_of_class(requirement, certified.tested).map(lambda cell: cell[place])
         rate = rate_of(requirement)
-        bound = exact_bound(float(rate.successes(at)), float(rate.trials(at)), 1 - certified.level, requirement.sense)
+        bound = exact_bound(rate.successes(at).item(), rate.trials(at).item(), 1 - certified.level, requirement.sense)
         side = "at least" if requirement.sense == ">=" else "at most"
         bounds.append(f"{requirement.metric.name} {side} {bound:.3g}")
     return (

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
-from metricfit.decide.offsets import as_matrix
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.group_gap import GroupGap
@@ -100,7 +100,7 @@ def check_class_index(classes: int, metric: Metric) -> None:
             f"and limit the gap with decide.best_group_thresholds(..., subject_to={f'{metric.name} <= 0.05'!r})"
         )
     if isinstance(metric, MatrixMetric):
-        metric(as_matrix(np.ones((max(2, classes), max(2, classes)))))
+        metric(ConfusionMatrix(np.ones((max(2, classes), max(2, classes)))))
     elif metric.of_one_class:
         ones = np.ones(1 if classes == 2 else classes)
         metric(Counts(ones, ones, ones, ones))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metricfit.core.arrays import Floats, Integers, to_numpy
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import softmax
@@ -28,7 +29,6 @@ from metricfit.decide.offsets import (
     Found,
     OffsetLine,
     OffsetProblem,
-    as_matrix,
     improve_offsets,
     offset_problem,
     search_offsets,
@@ -113,11 +113,11 @@ def _costs_near(metric: Metric, matrix: Floats) -> Floats | None:
         for times, weight in DIFFERENCES:
             changed = np.repeat(matrix[None], len(matrix), axis=0)
             changed[classes, i, classes] += times * steps[i]
-            gradient[i] += weight * to_numpy(metric(as_matrix(changed)))
+            gradient[i] += weight * metric(ConfusionMatrix(changed))
     gradient /= steps
     costs = gradient if metric.minimize else -gradient
     costs = costs - costs.min(1, keepdims=True)
-    largest, rounding = costs.max(), ROUNDING * abs(float(to_numpy(metric(as_matrix(matrix)))))
+    largest, rounding = costs.max(), ROUNDING * abs(float(metric(ConfusionMatrix(matrix))))
     return costs / largest if np.isfinite(largest) and (costs * steps).max() > rounding else None
 
 
@@ -284,7 +284,7 @@ def _offsets_for(problem: PenalisedProblem, number: int, requirement: Requiremen
 
 def _value_of(problem: PenalisedProblem, requirement: Requirement, offsets: Floats) -> float:
     counts = problem.counts_at(offsets)
-    return float(to_numpy(requirement.metric(counts)).item())
+    return float(requirement.metric(counts).item())
 
 
 def _what_is_reachable(requirements: Sequence[Requirement], results: dict[str, RequirementValue]) -> str:

@@ -60,7 +60,7 @@ class DecisionCurve:
             One value per threshold.
         """
         cells = (cell[:, None] for cell in (self.tp, self.fp, self.fn, self.tn))
-        return to_numpy(one_class(get_metric(metric), Counts(*cells)))
+        return one_class(get_metric(metric), Counts(*cells))
 
 
 def decision_curve(held_out: HeldOut, metric: Metric) -> DecisionCurve:
@@ -96,8 +96,8 @@ def label_curves(held_out: HeldOut, metric: Metric) -> list[DecisionCurve]:
 def _curve(logits: Array, y: Array, weight: Array | None, metric: Metric) -> DecisionCurve:
     swept = sweep(to_numpy(logits, np.float64), to_numpy(y), None if weight is None else to_numpy(weight))
     counts = swept.counts
-    threshold = sigmoid(to_numpy(swept.thresholds))
+    threshold = sigmoid(swept.thresholds)
     threshold[0] = np.inf
     cells = [cell.squeeze(-1) for cell in (counts.tp, counts.fp, counts.fn, counts.tn)]
     rates = [ratio(counts.tp, total).squeeze(-1) for total in (counts.predicted, counts.positives)]
-    return DecisionCurve(*map(to_numpy, (threshold, one_class(metric, counts), *cells, *rates)))
+    return DecisionCurve(threshold, one_class(metric, counts), *cells, *rates)

@@ -18,7 +18,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from metricfit.core.arrays import Array, arange, cast, full, in_kind_of, is_tensor, namespace, pad_last, sum_at, take_along
+from metricfit.core.arrays import (
+    Array,
+    arange,
+    cast,
+    full,
+    in_kind_of,
+    is_tensor,
+    namespace,
+    pad_last,
+    sum_at,
+    take_along,
+)
 from metricfit.core.counts import Counts
 from metricfit.metrics.metric import Metric
 

@@ -57,7 +57,7 @@ class GroupThresholds(NamedTuple):
             InvalidValueError: The lengths differ, or a group has no threshold.
         """
         values = to_numpy(column(scores, "scores"), np.float64)
-        numbers = to_numpy(number_groups(group, len(values), names=tuple(self.thresholds)).numbers)
+        numbers = number_groups(group, len(values), names=tuple(self.thresholds)).numbers
         thresholds = np.array(list(self.thresholds.values()))
         return in_kind_of((values >= thresholds[numbers]).astype(np.int64), scores)
 
@@ -117,15 +117,13 @@ def best_group_thresholds(
     certify = None if confidence is None else _certifier(confidence, len(names), gap, weights, seed)
     candidates = []
     for number, name in enumerate(names):
-        rows = to_numpy(numbers == number)
+        rows = numbers == number
         part = sweep(values[rows], labels[rows], None if weights is None else weights[rows])
         if certify is None:
             met = _meets(floors, part.counts, name)
         else:
             met = certify(values[rows], labels[rows], wanted, floors, name)
-        candidates.append(
-            _Candidates(to_numpy(part.thresholds)[met], np.stack([to_numpy(cell)[met] for cell in part.counts]))
-        )
+        candidates.append(_Candidates(part.thresholds[met], np.stack([cell[met] for cell in part.counts])))
     chosen = _ascend(wanted, candidates) if gap is None else _within_gap(wanted, gap, candidates, names)
     thresholds = [float(part.thresholds[index]) for part, index in zip(candidates, chosen.indices, strict=True)]
     return GroupThresholds(dict(zip(names, thresholds, strict=True)), chosen.value)
@@ -162,7 +160,7 @@ def _meets(floors: Sequence[Requirement], counts: Counts, name: Any) -> Booleans
     """Return which thresholds of a group meet all its requirements."""
     met = np.ones(len(counts.tp), dtype=bool)
     for requirement in floors:
-        violation = to_numpy(one_class(requirement, counts))
+        violation = one_class(requirement, counts)
         met = met & requirement.forgives(violation)
         if not met.any():
             nearest = float(one_class(requirement.metric, counts)[violation.argmin()])
@@ -204,7 +202,7 @@ def _ascend(metric: Metric, candidates: Sequence[_Candidates], allowed: Sequence
 
 def _best(metric: Metric, counts: Floats, allowed: Booleans | None, current: int | None = None) -> tuple[int, float]:
     """Return the best allowed threshold, the largest of equal ones, and its value; the current one if none beats it."""
-    value = to_numpy(one_class(metric, Counts(*counts)))
+    value = one_class(metric, Counts(*counts))
     better = -value if metric.minimize else value.copy()
     if allowed is not None:
         better[~allowed] = -math.inf
@@ -218,7 +216,7 @@ def _within_gap(metric: Metric, gap: Requirement, candidates: Sequence[_Candidat
     """Search bands of the gap's width that hold a threshold of every group, and return the best of their results."""
     assert isinstance(gap.metric, GroupGap)
     inner = gap.metric.metric
-    values = [to_numpy(one_class(inner, Counts(*part.counts))) for part in candidates]
+    values = [one_class(inner, Counts(*part.counts)) for part in candidates]
     levels = np.unique(np.concatenate(values))
     if len(levels) > LEVELS:
         levels = levels[np.linspace(0, len(levels) - 1, LEVELS).round().astype(np.int64)]

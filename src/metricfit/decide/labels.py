@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metricfit.core.arrays import Array, Booleans, Floats, Integers, in_kind_of, to_numpy
+from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.types import LabelAverage
 from metricfit.decide.bounds import draw_one_per_group, format_percent
@@ -203,7 +203,7 @@ def _micro_of_label(
     cuts, of_label = _cumulate(z[:, label], w * t[:, label], tp)
     _, called = _cumulate(z[:, label], w, predicted)
     counts = _counts(of_label[:, None], called[:, None], (w @ t).sum(), w.sum() * z.shape[1])
-    return cuts, _signed(metric, to_numpy(metric(counts)).squeeze(-1))
+    return cuts, _signed(metric, metric(counts).squeeze(-1))
 
 
 def _common_of_samples(z: Floats, t: Floats, w: Floats, metric: Metric) -> float:
@@ -230,7 +230,7 @@ def _cumulate(scores: Floats, gains: Floats, start: float) -> tuple[Floats, Floa
 
 def _row_metric(metric: Metric, tp: Floats, predicted: Floats, positives: Floats, labels: int) -> Floats:
     counts = _counts(tp[..., None], predicted[..., None], positives[..., None], float(labels))
-    return to_numpy(metric(counts)).squeeze(-1)
+    return metric(counts).squeeze(-1)
 
 
 def _counts(tp: Floats, predicted: Floats, positives: Any, total: Any) -> Counts:
@@ -345,8 +345,7 @@ class LabelRequirements:
             return Allowed(certified.allowed, certified.feasible)
         observed = sweep(z, y, weight)
         if rule == "empirical":
-            allowed, feasible = allowed_thresholds(observed.counts, requirements)
-            return Allowed(to_numpy(allowed), feasible)
+            return allowed_thresholds(observed.counts, requirements)
         return allowed_on_both(observed, expected_sweep(z, weight), requirements)
 
 
@@ -397,9 +396,7 @@ def choose_required_thresholds(
         mask, feasible[label] = required.allowed(label, scores, target, weight, of_label, of_rule, times)
         if average in ("macro", "weighted"):
             judged_by = expected_sweep(scores, weight) if of_rule == "plugin" else sweep(scores, target, weight)
-            thresholds[label] = middle_of(
-                scores, best_of_allowed(judged_by, of_label, in_kind_of(mask, judged_by.thresholds)).threshold
-            )
+            thresholds[label] = middle_of(scores, best_of_allowed(judged_by, of_label, mask).threshold)
         else:
             allowed[label] = mask
     if average == "macro" or average == "weighted":

@@ -114,9 +114,9 @@ class OffsetProblem:
     def values(self, sums: Floats) -> Floats:
         """Return the metric of sums ``(..., sums, c)``; differences that are only rounding errors become 0."""
         if self.metric.needs_matrix:
-            return to_numpy(self.metric(as_matrix(self._without_rounding(sums))))
+            return self.metric(ConfusionMatrix(self._without_rounding(sums)))
         tp, predicted = sums[..., 0, :], sums[..., 1, :]
-        return to_numpy(averaged(self.metric, self.counts(tp, predicted), self.average))
+        return averaged(self.metric, self.counts(tp, predicted), self.average)
 
     def counts(self, tp: Floats, predicted: Floats) -> Counts:
         """Return the counts of every class, ``(..., c)``."""
@@ -288,13 +288,6 @@ class OffsetLine:
         places = np.concatenate([block * c + self.other[rows], block * c + k])
         amounts = np.concatenate([-self.lost[:, rows], self.gained[:, rows]], 1)
         return np.stack([np.bincount(places, amount, minlength=m * c).reshape(m, c) for amount in amounts], 1)
-
-
-def as_matrix(matrix: Floats) -> Counts:
-    """Return counts that hold confusion matrices ``(..., c, c)``."""
-    import torch
-
-    return ConfusionMatrix(torch.from_numpy(matrix))
 
 
 #: What the sum of the class shares of a row can differ from 1 by because of rounding.

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.core.arrays import Array, Floats, Integers, to_numpy
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.offsets import as_matrix
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric
@@ -283,9 +283,9 @@ def _value_of_shares(decided: Floats, y: Integers, w: Floats, metric: Metric, av
 def _value_of_matrix(matrix: Floats, metric: Metric, average: ScalarAverage) -> Floats:
     """Return the metric of confusion matrices ``(..., c, c)`` with the true classes in rows."""
     if metric.needs_matrix:
-        return to_numpy(metric(as_matrix(matrix)))
+        return metric(ConfusionMatrix(matrix))
     tp, predicted, positives = np.diagonal(matrix, axis1=-2, axis2=-1), matrix.sum(-2), matrix.sum(-1)
     if matrix.shape[-1] == 2:
         tp, predicted, positives = tp[..., 1:], predicted[..., 1:], positives[..., 1:]
     cells = (tp, predicted - tp, positives - tp, matrix.sum((-2, -1))[..., None] - predicted - positives + tp)
-    return to_numpy(averaged(metric, Counts(*(np.maximum(cell, 0) for cell in cells), exclusive=True), average))
+    return averaged(metric, Counts(*(np.maximum(cell, 0) for cell in cells), exclusive=True), average)

@@ -263,7 +263,7 @@ def search_region(
     logits, weight = to_numpy(logits), None if weight is None else to_numpy(weight)
     observed = sweep(logits, to_numpy(y), weight)
     judged = expected_sweep(logits, weight) if check_rule(rule) == "plugin" else observed
-    called, thresholds = to_numpy(observed.counts.predicted)[:, 0], to_numpy(observed.thresholds)
+    called, thresholds = observed.counts.predicted[:, 0], observed.thresholds
     total = float(observed.counts.n[0, 0])
     largest = (1.0 if max_share is None else max_share) + ROUNDING
     center = int((thresholds >= threshold).sum()) - 1
@@ -274,7 +274,7 @@ def search_region(
         share = (called[pairs.low] - called[pairs.high]) / total
         possible = (share <= largest) & (share < 1.0)
         met, violation = _judge(requirements, pairs, observed, judged, possible)
-        value = to_numpy(one_class(metric, pairs.counts(judged)))
+        value = one_class(metric, pairs.counts(judged))
         quality = -value if metric.minimize else value
         if not met.any():
             return _first_of(possible, -violation, quality, -share)
@@ -326,7 +326,7 @@ def _judge(
     met, on_both = possible, possible
     largest = np.full(len(possible), -np.inf)
     for requirement in requirements:
-        violation, expected = (to_numpy(one_class(requirement, pairs.counts(swept))) for swept in (observed, judged))
+        violation, expected = (one_class(requirement, pairs.counts(swept)) for swept in (observed, judged))
         met = met & requirement.forgives(violation)
         on_both = on_both & requirement.forgives(violation) & requirement.forgives(expected)
         largest = np.maximum(largest, violation)

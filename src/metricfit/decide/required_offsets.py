@@ -24,7 +24,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.core.arrays import Floats, Integers, to_numpy
+from metricfit.core.arrays import Floats, Integers
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.decide.offsets import (
@@ -32,7 +33,6 @@ from metricfit.decide.offsets import (
     COARSE_ROWS,
     FINE_CANDIDATES_TIMES_CLASSES,
     OffsetProblem,
-    as_matrix,
     ascend,
     search_offsets,
     starting_offsets,
@@ -63,7 +63,7 @@ class RequirementExcess(NamedTuple):
 
     def __call__(self, counts: Counts) -> Floats:
         """Return the excess; 0 where it is no more than rounding."""
-        violation = to_numpy(self.requirement.violation(counts))
+        violation = self.requirement.violation(counts)
         violation = violation if violation.ndim < counts.tp.ndim else violation.squeeze(-1)
         return np.where((violation > 0) & self.requirement.forgives(violation), 0.0, violation)
 
@@ -179,7 +179,7 @@ class PenalisedProblem(OffsetProblem):
 
     def _counts(self, part: OffsetProblem, sums: Floats) -> Counts:
         if self.has_matrix:
-            return as_matrix(self._without_rounding(sums))
+            return ConfusionMatrix(self._without_rounding(sums))
         return part.counts(sums[..., 0, :], sums[..., 1, :])
 
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from metricfit.core.arrays import Array, Floats, in_kind_of, to_numpy
+from metricfit.core.arrays import Array, Floats, to_numpy
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import best_of_allowed, best_or_nearest, judge_requirements
 from metricfit.metrics.feasibility import Allowed, ChosenThreshold, allowed_thresholds
@@ -80,7 +80,7 @@ def choose_threshold(
         return chosen._replace(threshold=middle_of(logits, chosen.threshold))
     expected = expected_sweep(logits, weight)
     allowed, feasible = allowed_on_both(observed, expected, requirements)
-    threshold = best_of_allowed(expected, metric, in_kind_of(allowed, expected.thresholds)).threshold
+    threshold = best_of_allowed(expected, metric, allowed).threshold
     return ChosenThreshold(
         middle_of(logits, threshold),
         value_at(observed, metric, threshold),
@@ -105,7 +105,7 @@ def allowed_on_both(observed: Sweep, expected: Sweep, requirements: Sequence[Req
         as_expected = allowed_thresholds(expected.counts, requirements)
         on_both = allowed & as_expected.thresholds
         allowed = on_both if as_expected.feasible and on_both.any() else allowed
-    return Allowed(to_numpy(allowed), feasible)
+    return Allowed(allowed, feasible)
 
 
 def value_at(observed: Sweep, metric: Metric, threshold: float) -> float:

@@ -67,8 +67,8 @@ def per_image(
         zero_division: The value of leaving an image without positives empty: 0, or 1 to reward it.
 
     Returns:
-        Masks, bool, of the kind and shape of the probabilities; for "multiclass" class numbers ``(n, ...)``. For several classes
-        the mean over the classes is improved step by step, and the result need not be the best of all.
+        Masks, bool, of the kind and shape of the probabilities; for "multiclass" class numbers ``(n, ...)``. For
+        several classes the mean over the classes is improved step by step, and the result need not be the best of all.
 
     Raises:
         InvalidTypeError: The probabilities are not an array or tensor of floating point numbers.

@@ -526,7 +526,7 @@ def _measure_together(
     values, undefined = measure(samples, whole, thresholds)
     by_group: dict[Any, dict[str, float]] = {}
     if group_labels is not None:
-        numbers = group_labels.numbers
+        numbers = torch.from_numpy(group_labels.numbers)
         if gaps:
             grouped = _settle(logits, batch, settings._replace(groups=len(group_labels.names)), group=numbers)
             values |= measure(grouped, gaps, thresholds)[0]
