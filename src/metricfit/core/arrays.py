@@ -39,8 +39,8 @@ def is_tensor(value: object) -> bool:
 
 
 def is_array(value: object) -> bool:
-    """Return whether a value is a tensor or a NumPy array."""
-    return isinstance(value, np.ndarray) or is_tensor(value)
+    """Return whether a value is a tensor, a NumPy array, or a number of NumPy, which sums of an array are."""
+    return isinstance(value, (np.ndarray, np.generic)) or is_tensor(value)
 
 
 def namespace(*values: object) -> Any:
