@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metricfit.core.arrays import Floats, Integers, to_numpy
+from metricfit.core.arrays import Floats, Integers
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.types import ScalarAverage
