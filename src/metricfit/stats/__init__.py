@@ -2,7 +2,7 @@
 
 from metricfit._extras import explain_missing
 
-with explain_missing("metricfit.stats", ("numpy", "scipy", "baycomp"), "metricfit[tabular]"):
+with explain_missing("metricfit.stats", ("scipy",), "metricfit[tabular]"):
     from metricfit.stats.bootstrap import BootstrapDifference, BootstrapResult, bootstrap, bootstrap_difference
     from metricfit.stats.delong import DeLongInterval, DeLongTest, delong_interval, delong_test
     from metricfit.stats.multiplicity import holm

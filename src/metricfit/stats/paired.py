@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import baycomp
 import numpy as np
 from scipy import stats
 
+from metricfit._extras import explain_missing
 from metricfit.core.numerics import ROUNDING
 from metricfit.errors import InvalidValueError
 from metricfit.stats.resampling import Floats, Integers
@@ -300,6 +300,8 @@ def _student(mean: float, error: float, degrees: int, level: float) -> Interval:
 
 def _signed_rank(gain: Floats, rope: float, samples: int, seed: int) -> Probabilities:
     """Compute the probabilities; if two outcomes are equally likely in a draw, each counts half."""
+    with explain_missing("the signed-rank test", ("baycomp",), "metricfit[tabular]"):
+        import baycomp  # which few need, and which loads much
     drawn = baycomp.SignedRankTest.sample(gain, np.zeros_like(gain), rope, nsamples=samples, random_state=seed)
     likeliest = np.isclose(drawn, drawn.max(1, keepdims=True), rtol=0, atol=ROUNDING)
     shares = (likeliest / likeliest.sum(1, keepdims=True)).mean(0)

@@ -25,7 +25,6 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.class_order import check_has_order, declared_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.tabular import tuned_storage
 from metricfit.tabular.cross_fit import judging_parts, rows_that_choose
 from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.estimator_scores import (
@@ -225,6 +224,8 @@ class TunedDecisionClassifier(
             ValueError: If the estimator has types that are not trusted.
         """
         check_is_fitted(self, "decision_")
+        from metricfit.tabular import tuned_storage  # loads the families
+
         tuned_storage.save(self, path, trusted)
 
     @classmethod
@@ -246,6 +247,8 @@ class TunedDecisionClassifier(
         Raises:
             ValueError: If the folder is damaged or incomplete, or has types that are not trusted.
         """
+        from metricfit.tabular import tuned_storage  # loads the families
+
         model = cls(None)
         tuned_storage.load(model, path, trusted, user_functions)
         return model

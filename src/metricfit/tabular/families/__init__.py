@@ -1,125 +1,16 @@
 """Families of models: boosted trees, forests, linear models, kernels, networks and the user's own classifiers."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from metricfit._extras import load_later
 
-from metricfit._extras import explain_missing
-from metricfit.core.types import ScalarAverage
-from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.metrics.metric import Metric
-from metricfit.metrics.requirements import Requirement
-from metricfit.tabular.families.boosting import SMALL, Boosting
-from metricfit.tabular.families.family import Family
-from metricfit.tabular.families.forest import ExtraTrees
-from metricfit.tabular.families.kernel import Kernel
-from metricfit.tabular.families.linear import Linear
-from metricfit.tabular.families.network import Network
-from metricfit.tabular.families.user_model import UserModel
+if TYPE_CHECKING:
+    from metricfit.tabular.families.choice import DEFAULT, NAMES, make_families
+    from metricfit.tabular.families.network import Network
 
 __all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
 
-#: The families by name, cheap ones first.
-NAMES = ("linear", "kernel", "boosting", "boosting_small", "boosting_metric", "extra_trees", "network")
-#: The families of ``models="auto"``.
-DEFAULT = ("linear", "kernel", "boosting", "boosting_small", "extra_trees")
+#: Loaded when first used: TunedDecisionClassifier needs none of the families.
+_HOMES = dict.fromkeys(("DEFAULT", "NAMES", "make_families"), "metricfit.tabular.families.choice")
 
-
-def make_families(
-    models: Any,
-    *,
-    metric: Metric,
-    average: ScalarAverage,
-    requirements: Sequence[Requirement],
-    device: str | None = None,
-) -> list[Family]:
-    """Make the families that the parameter ``models`` of MetricClassifier describes.
-
-    Args:
-        models: "auto", a name, a Network, a scikit-learn classifier, or a list of these or of (name, model) pairs.
-            "auto" in a list stands for its families.
-        metric: The metric, for families that are trained for it.
-        average: Its average over several classes.
-        requirements: The requirements, for networks that are trained under them.
-        device: The device of networks; None for a GPU if there is one.
-
-    Returns:
-        The families, the cheap ones of ours first, then the user's.
-
-    Raises:
-        InvalidValueError: A name is not known, two models have one name, or one is trained for the metric, whose costs
-            are in columns.
-        InvalidTypeError: A model is no classifier.
-
-    Example:
-        >>> from metricfit.metrics import f1
-        >>> made = make_families("auto", metric=f1, average="macro", requirements=())
-        >>> [family.name for family in made]
-        ['linear', 'kernel', 'boosting', 'boosting_small', 'extra_trees']
-    """
-    makers: dict[str, Callable[[], Family]] = {
-        "linear": Linear,
-        "kernel": Kernel,
-        "boosting": Boosting,
-        "boosting_small": lambda: Boosting("boosting_small", SMALL),
-        "boosting_metric": lambda: Boosting("boosting_metric", SMALL, metric=metric, average=average),
-        "extra_trees": ExtraTrees,
-        "network": lambda: network(Network()),
-    }
-
-    def network(settings: Network) -> Family:
-        with explain_missing(
-            "the family 'network'", ("torch", "lightning_fabric", "rtdl_num_embeddings"), "metricfit[torch]"
-        ):
-            from metricfit.tabular.families.network_models import NetworkFamily
-        return NetworkFamily(settings, metric, average, requirements=requirements, device=device)
-
-    def make(name: str | None, model: Any) -> Family:
-        if isinstance(model, str):
-            if model not in makers:
-                raise InvalidValueError(
-                    f"a model is one of {', '.join(map(repr, NAMES))}, tabular.Network(...) or a scikit-learn "
-                    f"classifier; got {quote(model)}"
-                )
-            family = makers[model]()
-        elif isinstance(model, Network):
-            family = network(model)
-        else:
-            family = UserModel(type(model).__name__, model)
-        if name is not None:
-            family.name = name
-        return family
-
-    families = [make(*named) for named in _named_models(models)]
-    for family in families:
-        if metric.columns and family.trains_for_metric:
-            raise InvalidValueError(
-                f"{family.name} is trained for a metric of counts, and {metric.name} has a cost for each row: use "
-                f"{', '.join(map(repr, DEFAULT))} or Network(recipe='bce')"
-            )
-    names = [family.name for family in families]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidValueError(f"two models are called {twice!r}; name them: models=[('first', ...), ('second', ...)]")
-    order = {name: place for place, name in enumerate(NAMES)}
-    return sorted(families, key=lambda family: order.get(family.name, len(order)))
-
-
-def _named_models(models: Any) -> list[tuple[str | None, Any]]:
-    """Return (name, model) pairs; the name is None where the user gave none."""
-    if not isinstance(models, (list, tuple)):
-        models = [models]
-    if not models:
-        raise InvalidValueError("models is empty; name at least one, or use models='auto'")
-    named: list[tuple[str | None, Any]] = []
-    for model in models:
-        if isinstance(model, tuple):
-            if len(model) != 2 or not isinstance(model[0], str):
-                raise InvalidTypeError(f"a named model is a pair of a name and a model; got {quote(model)}")
-            named.append((model[0], model[1]))
-        elif isinstance(model, str) and model == "auto":
-            named += [(None, name) for name in DEFAULT]
-        else:
-            named.append((None, model))
-    return named
+__getattr__ = load_later(__name__, _HOMES | {"Network": "metricfit.tabular.families.network"})
