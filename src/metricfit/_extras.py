@@ -33,7 +33,7 @@ def explain_missing(user: str, packages: Collection[str], install: str) -> Itera
         yield
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in packages or "pip install" in str(error):  # others are explained already
+        if missing not in packages:
             raise
         message = f"{user} needs {missing}, which is not installed: pip install {install}"
         raise ModuleNotFoundError(message, name=missing) from error

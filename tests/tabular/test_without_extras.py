@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
 @pytest.mark.parametrize("missing", ["sklearn", "pandas"])
 def test_what_to_install_is_said(missing):
     run = subprocess.run([sys.executable, "-c", WITHOUT, missing], capture_output=True, text=True, check=True)
-    expected = f"metricfit.tabular needs {missing}, which is not installed: pip install metricfit[tabular]"
+    expected = f"metricfit.MetricClassifier needs {missing}, which is not installed: pip install metricfit[tabular]"
     assert run.stdout.strip() == expected
 
 
