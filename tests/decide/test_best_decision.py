@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from metricfit import metrics
-from metricfit.core.confusion import count_labels
+from metricfit.core.decisions import count_labels
 from metricfit.curves import best_threshold
 from metricfit.decide import best_decision
 from metricfit.decide.calibration import fit_calibration

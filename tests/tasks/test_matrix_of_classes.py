@@ -21,8 +21,9 @@ from metricfit import (
     parse_requirement,
     steps,
 )
-from metricfit.core.confusion import ConfusionMatrix, count_labels
-from metricfit.core.counting import count_hard, count_soft
+from metricfit.core.confusion import ConfusionMatrix
+from metricfit.core.counting import count_soft
+from metricfit.core.decisions import count_hard, count_labels
 from metricfit.core.settings import CountSettings
 from metricfit.losses.accumulation import backward_in_chunks
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss

@@ -20,8 +20,8 @@ from metricfit.boosting.library_rows import (
     is_rows_object,
     read_rows,
 )
-from metricfit.core.confusion import count_labels
 from metricfit.core.counts import Counts
+from metricfit.core.decisions import count_labels
 from metricfit.core.numerics import Dual, duals
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError, quote

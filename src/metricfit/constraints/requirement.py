@@ -12,8 +12,9 @@ from metricfit.constraints.constraint import MeasuredConstraint, Rows
 from metricfit.core.batch_counts import evaluate
 from metricfit.core.class_shares import TargetJudge, settle_task
 from metricfit.core.confusion import unstack
-from metricfit.core.counting import count_hard, count_soft
+from metricfit.core.counting import count_soft
 from metricfit.core.counts import Counts
+from metricfit.core.decisions import count_hard
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task

@@ -102,6 +102,14 @@ def exact_type(like: Array) -> Any:
     return torch.float32 if like.device.type == "mps" else torch.float64
 
 
+def counting_type(values: Array) -> Any:
+    """Return the type for sums over such numbers: at least float32, because float16 overflows at 65,504."""
+    if is_tensor(values):
+        torch = sys.modules["torch"]
+        return torch.promote_types(values.dtype, torch.float32)
+    return np.promote_types(values.dtype, np.float32)
+
+
 def cast(values: Array, dtype: Any) -> Array:
     """Return an array as another type of its library."""
     return values.to(dtype) if is_tensor(values) else np.asarray(values, dtype)
@@ -115,6 +123,11 @@ def exact(values: Array) -> Array:
 def is_floating(values: Array) -> bool:
     """Return whether an array holds floating-point numbers."""
     return bool(values.is_floating_point()) if is_tensor(values) else np.issubdtype(values.dtype, np.floating)
+
+
+def is_boolean(values: Array) -> bool:
+    """Return whether an array holds booleans."""
+    return bool(values.dtype == (sys.modules["torch"].bool if is_tensor(values) else np.bool_))
 
 
 def full(like: Array, shape: tuple[int, ...], value: float, dtype: Any = None) -> Array:
@@ -161,6 +174,24 @@ def sum_at(places: Array, weights: Array, size: int) -> Array:
     if not is_tensor(places):
         return np.bincount(places, weights, minlength=size)
     return weights.new_zeros(size).index_add_(0, places, weights)
+
+
+def move_axis(values: Array, source: int, place: int) -> Array:
+    """Move an axis to another place."""
+    return values.movedim(source, place) if is_tensor(values) else np.moveaxis(values, source, place)
+
+
+def sum_groups(values: Array, group: Array, groups: int) -> Array:
+    """Add up the values ``(..., n)`` of each group; the result is ``(..., groups)``."""
+    if is_tensor(values):
+        return values.new_zeros(*values.shape[:-1], groups).index_add(-1, group, values)
+    rows = values.reshape(-1, values.shape[-1])
+    return np.stack([np.bincount(group, row, groups) for row in rows]).reshape(*values.shape[:-1], groups)
+
+
+def largest_along(values: Array, axis: int) -> Array:
+    """Return the place of the largest value along an axis, the first of equal ones."""
+    return values.max(axis).indices if is_tensor(values) else values.argmax(axis)  # on a CPU faster than torch's argmax
 
 
 def running_max(values: Array) -> Array:

@@ -22,18 +22,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.counts import Counts
 from metricfit.core.kernels import binary, binary_cpu, classes, classes_cpu
-from metricfit.core.kernels.soft_classes import Layout, StepAt
+from metricfit.core.kernels.soft_classes import StepAt
 from metricfit.core.numerics import Dual, duals
 from metricfit.core.settings import CountSettings
-from metricfit.core.steps import Step, closed_form
+from metricfit.core.steps import CLASSES_STEP, COLUMNS_STEP, Step, closed_form
 from metricfit.core.tasks import read_task
 from metricfit.core.tensor_numerics import has_storage, is_transformed
 from metricfit.core.thresholds import check_threshold
-from metricfit.core.types import Task
+from metricfit.core.types import Layout, Task
 from metricfit.core.validation import check_finite, check_labels, check_weight
 
 _PLAIN_TYPES = frozenset((Tensor, nn.Parameter))
@@ -165,7 +164,7 @@ def read_ordinary(
     if reading == "multiclass":
         plain = threshold is not None or weight is not None
         return None if plain else _read_classes(logits, target, step, validate)
-    closed = closed_form(Columns.default_step if step is None else step)
+    closed = closed_form(COLUMNS_STEP if step is None else step)
     if closed is None or classes == 0:
         return None
     if classes > 1 and task is None and not judge.settled and inspects_targets(logits, validate):
@@ -228,7 +227,7 @@ def _is_plain_weight(weight: Tensor, logits: Tensor) -> bool:
 
 def _read_classes(logits: Tensor, target: Tensor, step: Step | None, validate: bool | None) -> OrdinaryBatch | None:
     """Check a batch of exclusive classes, or return None if it is not ordinary."""
-    step = Classes.default_step if step is None else step
+    step = CLASSES_STEP if step is None else step
     closed = closed_form(step)
     has_class_numbers = target.dim() == 1 and not target.is_floating_point()  # not one-hot labels or shares
     if closed is None or logits.device.type != "cpu" or logits.dim() != 2 or not has_class_numbers:

@@ -1,22 +1,38 @@
 """A batch in its final shape: independent columns, or exclusive classes. Code below does not depend on the task.
 
-Both make soft and hard counts, stacked ``(4, ..., c)``. With group numbers the counts are ``(4, groups, c)``.
+Both make hard counts of tensors and of arrays, and soft counts of tensors, stacked ``(4, ..., c)``. With group numbers
+the counts are ``(4, groups, c)``. Soft counts import the kernels when they are called, because arrays have none.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from metricfit.core.kernels.binary import hard_counts, masses, soft_counts
-from metricfit.core.kernels.classes import class_counts
-from metricfit.core.kernels.soft_classes import Layout, decisions, hard_decisions, sum_decisions
-from metricfit.core.numerics import ROUNDING
-from metricfit.core.steps import Linear, Step, StraightThrough, is_unchanged
-from metricfit.core.tensor_numerics import exact_dtype, is_positive
+from metricfit.core.arrays import (
+    Array,
+    arange,
+    cast,
+    exact,
+    exact_type,
+    full,
+    is_floating,
+    is_tensor,
+    largest_along,
+    move_axis,
+    namespace,
+    sum_at,
+    sum_groups,
+)
+from metricfit.core.numerics import ROUNDING, constant, fits_float32, sigmoid, where
+from metricfit.core.types import Layout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from metricfit.core.steps import Step
 
 
 @dataclass(frozen=True)
@@ -26,18 +42,16 @@ class Columns:
     They are of one floating type, or on a CUDA device of the types that the user passed, if the batch is only counted.
     """
 
-    logits: Tensor
-    target: Tensor
-    weight: Tensor | None
-    group: Tensor | None = None
+    logits: Array
+    target: Array
+    weight: Array | None
+    group: Array | None = None
     groups: int = 0
-
-    default_step: ClassVar[Step] = Linear(delta=0.1)
 
     @property
     def labels(self) -> int:
         """The number of columns."""
-        return self.logits.shape[-2]
+        return int(self.logits.shape[-2])
 
     @property
     def exclusive(self) -> bool:
@@ -46,6 +60,9 @@ class Columns:
 
     def soft(self, step: Step, threshold: float | Tensor | None) -> Tensor:
         """Return soft counts at one threshold; None is 0.5."""
+        from metricfit.core.kernels.binary import masses, soft_counts
+        from metricfit.core.steps import StraightThrough, is_unchanged
+
         t = 0.5 if threshold is None else threshold
         if self.group is None:
             return soft_counts(self.logits, self.target, self.weight, step, t)
@@ -54,119 +71,135 @@ class Columns:
             return self.hard(t).to(soft.dtype) + (soft - soft.detach())
         return self._count_groups(*masses(self.logits, step, t))
 
-    def hard(self, threshold: float | Tensor | None) -> Tensor:
+    def hard(self, threshold: float | Array | None) -> Array:
         """Return the counts of the decisions sigmoid(logit) >= threshold; None is 0.5."""
-        t = 0.5 if threshold is None else threshold
-        exact = self.exact()
-        if self.group is None:
-            return hard_counts(exact.logits, exact.target, exact.weight, t)
-        positive = is_positive(self.logits, t).to(exact.target.dtype)
-        return exact._count_groups(positive, 1 - positive)
+        batch = self.exact()
+        positive = cast(_is_positive(self.logits, 0.5 if threshold is None else threshold), batch.target.dtype)
+        return batch._count_groups(positive, 1 - positive)
 
     def exact(self) -> Columns:
         """Return a copy with target and weight detached and in the type of hard counts."""
-        exact = exact_dtype(self.logits.device)
-        weight = None if self.weight is None else self.weight.detach().to(exact)
-        return replace(self, target=self.target.detach().to(exact), weight=weight)
+        weight = None if self.weight is None else exact(self.weight)
+        return replace(self, target=exact(self.target), weight=weight)
 
-    def _count_groups(self, mass: Tensor, rest: Tensor) -> Tensor:
+    def _count_groups(self, mass: Array, rest: Array) -> Array:
+        """Sum the masses of positive and negative decisions over all samples, or over those of each group."""
         positive, negative = self.target, 1 - self.target
         if self.weight is not None:
             positive, negative = positive * self.weight, negative * self.weight
-        parts = torch.stack([positive * mass, negative * mass, positive * rest, negative * rest])
-        assert self.group is not None
-        empty = parts.new_zeros(*parts.shape[:-1], self.groups)
-        return empty.index_add(-1, self.group, parts).transpose(-1, -2)
+        xp = namespace(mass)
+        pairs = (positive, mass), (negative, mass), (positive, rest), (negative, rest)
+        if self.group is None:
+            return xp.stack([(label * decided).sum(-1) for label, decided in pairs])
+        parts = xp.stack([label * decided for label, decided in pairs])
+        return move_axis(sum_groups(parts, self.group, self.groups), -1, -2)
+
+
+def _is_positive(logits: Array, threshold: float | Array) -> Array:
+    """Return ``tensor_numerics.is_positive``, of arrays as well."""
+    if is_tensor(logits):
+        from metricfit.core.tensor_numerics import is_positive
+
+        return is_positive(logits, threshold)
+    bound = np.asarray(threshold, np.float64)
+    decided = sigmoid(exact(logits)) >= bound
+    if logits.dtype == np.float64:
+        return decided
+    return np.where(fits_float32(bound), sigmoid(logits) >= bound.astype(np.float32), decided)
 
 
 @dataclass(frozen=True)
 class Classes:
     """Exclusive classes: logits ``(n, c)`` or ``(images, c, pixels)``, with class numbers or class shares as target."""
 
-    logits: Tensor
-    target: Tensor
-    weight: Tensor | None
+    logits: Array
+    target: Array
+    weight: Array | None
     layout: Layout
-    group: Tensor | None = None
+    group: Array | None = None
     groups: int = 0
 
-    default_step: ClassVar[Step] = Linear(delta=0.2)
     exclusive: ClassVar[bool] = True
     labels: ClassVar[None] = None
 
     def soft(self, step: Step, threshold: float | Tensor | None) -> Tensor:
         """Return soft counts at one threshold; None is the dynamic one."""
+        from metricfit.core.kernels.classes import class_counts
+        from metricfit.core.kernels.soft_classes import decisions
+
         if self.group is None:
             return class_counts(self.logits, self.target, self.weight, step, threshold, self.layout)
         return self._count_groups(decisions(self.logits, step, threshold, self.layout))
 
-    def hard(self, threshold: float | Tensor | None) -> Tensor:
+    def hard(self, threshold: float | Array | None) -> Array:
         """Return the counts of the decisions argmax, which do not depend on the threshold."""
-        exact = self.exact()
-        if exact.target.is_floating_point():
-            decided = exact.decided()
-            if self.group is not None:
-                return exact._count_groups(decided)
-            return sum_decisions(decided, exact.target, exact.weight, self.layout)
-        return exact._count_labels()
+        batch = self.exact()
+        return batch._count_groups(batch.decided()) if is_floating(batch.target) else batch._count_labels()
 
     def soft_matrix(self, step: Step, threshold: float | Tensor | None) -> Tensor:
         """Return the soft confusion matrix at one threshold, of which ``soft`` returns the diagonal and the margins."""
+        from metricfit.core.kernels.soft_classes import decisions
+
         return self.confusion(decisions(self.logits, step, threshold, self.layout))
 
-    def hard_matrix(self) -> Tensor:
+    def hard_matrix(self) -> Array:
         """Return the confusion matrix of the decisions argmax."""
-        exact = self.exact()
-        if exact.target.is_floating_point():
-            return exact.confusion(exact.decided())
-        classes, chosen, weight, rows, row = exact._labelled()
-        place = ((row * classes + exact.target) * classes + chosen).reshape(-1)
-        matrices = weight.new_zeros(rows * classes * classes).index_add(0, place, weight.reshape(-1))
-        kept = self.group is not None or _keeps_images(self.layout)
-        return matrices.reshape((rows, classes, classes) if kept else (classes, classes))
+        batch = self.exact()
+        if is_floating(batch.target):
+            return batch.confusion(batch.decided())
+        classes, chosen, weight, rows, row = batch._labelled()
+        place = ((row * classes + batch.target) * classes + chosen).reshape(-1)
+        matrices = sum_at(place, weight.reshape(-1), rows * classes * classes)
+        return matrices.reshape((rows, classes, classes) if self._has_rows else (classes, classes))
 
-    def _labelled(self) -> tuple[int, Tensor, Tensor, int, Tensor]:
+    @property
+    def _keeps_images(self) -> bool:
+        return self.layout.class_axis == -2 and self.layout.sample_axes == (-1,)
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether there is one row of counts for each group or image."""
+        return self.group is not None or self._keeps_images
+
+    def _labelled(self) -> tuple[int, Array, Array, int, Array]:
         """Return the number of classes, decisions and weights, the number of groups or images, and that of a sample."""
         axis, true = self.layout.class_axis, self.target
-        classes, chosen = self.logits.shape[axis], self.logits.max(axis).indices  # on a CPU much faster than argmax
-        dtype = exact_dtype(self.logits.device)
-        weight = torch.ones_like(true, dtype=dtype) if self.weight is None else self.weight
+        classes, chosen = self.logits.shape[axis], largest_along(self.logits, axis)
+        weight = full(true, true.shape, 1.0, exact_type(true)) if self.weight is None else self.weight
         if self.group is not None:
             return classes, chosen, weight, self.groups, self.group.reshape(true.shape)
-        if _keeps_images(self.layout):
-            image = torch.arange(true.shape[0], device=true.device).unsqueeze(1).expand(true.shape)
-            return classes, chosen, weight, true.shape[0], image
-        return classes, chosen, weight, 1, torch.zeros_like(true)
+        if self._keeps_images:
+            image = namespace(true).broadcast_to(arange(true, 0, len(true))[:, None], true.shape)
+            return classes, chosen, weight, len(true), image
+        return classes, chosen, weight, 1, full(true, true.shape, 0)
 
-    def _count_labels(self) -> Tensor:
+    def _count_labels(self) -> Array:
         """Count each sample in its class, without an array of size samples times classes."""
-        true, dtype = self.target, exact_dtype(self.logits.device)
+        true, xp = self.target, namespace(self.target)
         classes, chosen, weight, rows, row = self._labelled()
         right = chosen == true
-        empty = torch.zeros(rows * classes, dtype=dtype, device=true.device)
         tp, fn, fp = (
-            empty.index_add(0, (row * classes + label).reshape(-1), (weight * counted).reshape(-1)).reshape(
+            sum_at((row * classes + label).reshape(-1), (weight * counted).reshape(-1), rows * classes).reshape(
                 rows, classes
             )
             for label, counted in ((true, right), (true, ~right), (chosen, ~right))
         )
-        n = (tp + fn).sum(-1, keepdim=True)
+        n = (tp + fn).sum(-1)[..., None]
         rest = n - tp - fn - fp
-        counts = torch.stack([tp, fp, fn, torch.where(rest > ROUNDING * n, rest, 0.0)])
-        return counts if self.group is not None or _keeps_images(self.layout) else counts.squeeze(1)
+        counts = xp.stack([tp, fp, fn, where(rest > ROUNDING * n, rest, 0.0)])
+        return counts if self._has_rows else counts[:, 0]
 
-    def decided(self) -> Tensor:
+    def decided(self) -> Array:
         """Return the hard decisions: 1 for the argmax, the first of equal ones, and 0 for the other classes."""
-        return hard_decisions(self.logits, self.layout, exact_dtype(self.logits.device))
+        return self._one_hot(largest_along(self.logits, self.layout.class_axis))
 
     def exact(self) -> Classes:
-        """Return a copy with target and weight detached and in the type of hard counts."""
-        exact = exact_dtype(self.logits.device)
-        target = self.target.to(exact) if self.target.is_floating_point() else self.target
-        weight = None if self.weight is None else self.weight.detach().to(exact)
-        return replace(self, target=target.detach(), weight=weight)
+        """Return a copy without gradients, with class shares and weight in the type of hard counts."""
+        target = exact(self.target) if is_floating(self.target) else self.target
+        weight = None if self.weight is None else exact(self.weight)
+        return replace(self, logits=constant(self.logits), target=target, weight=weight)
 
-    def confusion(self, decided: Tensor) -> Tensor:
+    def confusion(self, decided: Array) -> Array:
         """Return the c x c confusion matrix: row i, column j holds the samples of class i that were decided to be j.
 
         Counts per image or per group add a leading axis.
@@ -174,38 +207,42 @@ class Classes:
         axis = self.layout.class_axis
         target = self._shares(decided)
         if self.weight is not None:
-            target = target * self.weight.unsqueeze(axis)
-        rows, columns = target.movedim(axis, -1), decided.movedim(axis, -1)
-        if _keeps_images(self.layout):
-            return rows.transpose(-1, -2) @ columns
-        rows, columns = rows.flatten(0, -2), columns.flatten(0, -2)
+            target = target * move_axis(self.weight[..., None], -1, axis)
+        rows, columns = (move_axis(part, axis, -1) for part in (target, decided))
+        if self._keeps_images:
+            return move_axis(rows, -1, -2) @ columns
+        classes = rows.shape[-1]
+        rows, columns = rows.reshape(-1, classes), columns.reshape(-1, classes)
         if self.group is None:
             return rows.T @ columns
-        member = self.group.unsqueeze(-1) == torch.arange(self.groups, device=rows.device)
-        by_group = (member.unsqueeze(-1) * rows.unsqueeze(-2)).flatten(1)
-        return (by_group.T @ columns).reshape(self.groups, rows.shape[-1], columns.shape[-1])
+        member = self.group[:, None] == arange(rows, 0, self.groups)
+        by_group = (member[..., None] * rows[:, None]).reshape(len(rows), -1)
+        return (by_group.T @ columns).reshape(self.groups, classes, classes)
 
-    def _shares(self, decided: Tensor) -> Tensor:
-        if self.target.is_floating_point():
-            return self.target
-        axis = self.layout.class_axis
-        return torch.zeros_like(decided, requires_grad=False).scatter(axis, self.target.unsqueeze(axis), 1.0)
+    def _one_hot(self, numbers: Array) -> Array:
+        """Return 1 for the class of each sample and 0 for the others, in the shape of the logits."""
+        classes = self.logits.shape[self.layout.class_axis]
+        chosen = numbers[..., None] == arange(numbers, 0, classes)
+        return exact(move_axis(chosen, -1, self.layout.class_axis))
 
-    def _count_groups(self, decided: Tensor) -> Tensor:
-        axis = self.layout.class_axis
+    def _shares(self, decided: Array) -> Array:
+        return self.target if is_floating(self.target) else cast(self._one_hot(self.target), decided.dtype)
+
+    def _count_groups(self, decided: Array) -> Array:
+        """Sum decisions of the logits' shape over all samples, or over those of each group."""
+        axis, xp = self.layout.class_axis, namespace(decided)
         positive = self._shares(decided)
         negative = 1 - positive
         if self.weight is not None:
-            positive, negative = (share * self.weight.unsqueeze(axis) for share in (positive, negative))
+            weight = move_axis(self.weight[..., None], -1, axis)
+            positive, negative = positive * weight, negative * weight
         rest = 1 - decided
-        parts = torch.stack([positive * decided, negative * decided, positive * rest, negative * rest])
-        parts = parts.movedim(axis, -1).flatten(1, -2)
-        assert self.group is not None
-        return parts.new_zeros(4, self.groups, parts.shape[-1]).index_add(1, self.group, parts)
-
-
-def _keeps_images(layout: Layout) -> bool:
-    return layout.class_axis == -2 and layout.sample_axes == (-1,)
+        parts = xp.stack([positive * decided, negative * decided, positive * rest, negative * rest])
+        if self.group is None:
+            return parts.sum(self.layout.sample_axes)
+        parts = move_axis(parts, axis, 1)
+        parts = parts.reshape(*parts.shape[:2], -1)
+        return move_axis(sum_groups(parts, self.group, self.groups), -1, -2)
 
 
 Batch = Columns | Classes

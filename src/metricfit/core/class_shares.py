@@ -11,11 +11,10 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
-import torch
-from torch import Tensor
-
-from metricfit.core.distributed import sum_over_ranks
+from metricfit.core.arrays import Array, counting_type, exact, is_floating, is_tensor, namespace
+from metricfit.core.numerics import constant
 from metricfit.core.types import Task
 from metricfit.core.validation import looks_at_values
 from metricfit.errors import InvalidValueError
@@ -65,7 +64,7 @@ class TargetJudge:
         self.fractions = False
         self.settled = False
 
-    def look(self, target: Tensor, ignore_index: int | None = None, name: str = "target") -> None:
+    def look(self, target: Array, ignore_index: int | None = None, name: str = "target") -> None:
         """Inspect another part of the targets and judge all parts so far.
 
         Args:
@@ -79,26 +78,31 @@ class TargetJudge:
         self.observe(target, ignore_index)
         self.conclude(f"{name} {tuple(target.shape)}", stacklevel=6)
 
-    def observe(self, target: Tensor, ignore_index: int | None = None) -> None:
+    def observe(self, target: Array, ignore_index: int | None = None) -> None:
         """Inspect another part of the targets without judging it. The arguments are those of ``look``."""
-        if self.settled or not target.numel():
+        if self.settled or 0 in target.shape:
             return
-        y = target.detach()
-        y = y if y.is_floating_point() else y.double()
-        kept = torch.ones_like(y[:, 0], dtype=torch.bool) if ignore_index is None else (y != ignore_index).all(1)
-        sums = y.sum(1, dtype=torch.promote_types(y.dtype, torch.float32))
-        sums_to_1 = ((sums - 1).abs() <= ROUNDING) | ~kept
+        y = constant(target) if is_floating(target) else exact(target)
+        kept = y[:, 0] == y[:, 0] if ignore_index is None else (y != ignore_index).all(1)
+        sums = y.sum(1, dtype=counting_type(y))
+        sums_to_1 = (abs(sums - 1) <= ROUNDING) | ~kept
         has_fractions = ((y != 0) & (y != 1)).any(1) & kept
         try:
-            rows, all_sum_to_1, fractions = torch.stack([kept.sum(), sums_to_1.all(), has_fractions.any()]).tolist()
+            rows, all_sum_to_1, fractions = (
+                namespace(y).stack([kept.sum(), sums_to_1.all(), has_fractions.any()]).tolist()
+            )
         except RuntimeError:  # vmap hides the values
             return
         self.rows += rows
         self.fractions |= bool(fractions)
         self.settled = not all_sum_to_1
 
-    def add_other_ranks(self, device: torch.device) -> None:
+    def add_other_ranks(self, device: Any) -> None:
         """Add the results of the other processes of a distributed run; all of them must call this."""
+        import torch
+
+        from metricfit.core.distributed import sum_over_ranks
+
         facts = torch.tensor([self.rows, int(self.fractions), int(self.settled)], device=device)
         rows, fractions, settled = sum_over_ranks(facts).tolist()
         self.rows, self.fractions, self.settled = rows, fractions > 0, settled > 0
@@ -133,8 +137,8 @@ class TargetJudge:
 
 
 def settle_task(
-    logits: Tensor,
-    target: Tensor,
+    logits: Array,
+    target: Array,
     task: Task | None,
     *,
     ignore_index: int | None = None,
@@ -165,18 +169,18 @@ def settle_task(
     return "multilabel"
 
 
-def inspects_targets(logits: Tensor, validate: bool | None) -> bool:
+def inspects_targets(logits: Array, validate: bool | None) -> bool:
     """Return whether the values of targets are inspected at this point of the program.
 
     Args:
         logits: The outputs of the model, for their device.
         validate: Whether to inspect values; by default in eager mode on the CPU.
     """
-    return not (torch.compiler.is_compiling() or _judged.get()) and looks_at_values(logits, validate)
+    return looks_at_values(logits, validate) and not _judged.get()
 
 
-def _is_table(logits: Tensor, target: Tensor) -> bool:
+def _is_table(logits: Array, target: Array) -> bool:
     """Return whether target and logits are ``(n, c)`` with several classes."""
-    if not (isinstance(logits, Tensor) and isinstance(target, Tensor)):
+    if not (is_tensor(logits) and is_tensor(target)):
         return False
-    return logits.dim() == 2 and logits.shape[1] > 1 and logits.shape == target.shape
+    return logits.ndim == 2 and logits.shape[1] > 1 and logits.shape == target.shape

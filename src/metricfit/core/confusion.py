@@ -1,29 +1,12 @@
-"""Counts of labels against labels, and counts that hold the whole confusion matrix of exclusive classes."""
+"""Counts that hold the whole confusion matrix of exclusive classes, for metrics that weigh each kind of error."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from typing import Any
 
-import numpy as np
-
-from metricfit.core.arrays import (
-    Array,
-    arange,
-    cast,
-    exact_type,
-    full,
-    in_kind_of,
-    is_array,
-    is_floating,
-    is_tensor,
-    namespace,
-    sum_at,
-)
+from metricfit.core.arrays import Array, arange, namespace
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
-from metricfit.errors import InvalidValueError
 
 
 class ConfusionMatrix(Counts):
@@ -109,64 +92,3 @@ def two_by_two(counts: Counts) -> Array:
     xp = namespace(counts.tp)
     negative, positive = xp.stack([counts.tn, counts.fp], -1), xp.stack([counts.fn, counts.tp], -1)
     return xp.stack([negative, positive], -2)
-
-
-def count_labels(
-    predicted: Any,
-    target: Any,
-    *,
-    num_classes: int | None = None,
-    weight: Any = None,
-    matrix: bool = False,
-) -> Counts:
-    """Count labels against labels.
-
-    The arguments are those of ``Counts.from_labels``, and ``matrix`` says whether the counts must hold the whole
-    confusion matrix.
-    """
-    like = next((labels for labels in (target, predicted) if is_tensor(labels)), None)
-    predicted, target = (in_kind_of(_as_array(labels), like) for labels in (predicted, target))
-    if predicted.ndim > 1 and math.prod(predicted.shape[1:]) != 1:
-        raise InvalidValueError(
-            f"labels must have shape (n,) or (n, 1), got {tuple(predicted.shape)}; flatten pixels first"
-        )
-    predicted, target = predicted.reshape(-1), target.reshape(-1)
-    if predicted.shape != target.shape:
-        raise InvalidValueError(f"{len(predicted)} predicted labels for {len(target)} targets")
-    xp, exact = namespace(target), exact_type(target)
-    if weight is None:
-        weights = full(target, (len(target),), 1.0, exact)
-    else:
-        weights = cast(in_kind_of(_as_array(weight), target), exact).reshape(-1)
-    if weights.shape != target.shape:
-        raise InvalidValueError(f"{len(weights)} weights for {len(target)} targets")
-    if not bool(((weights >= 0) & xp.isfinite(weights)).all()):
-        raise InvalidValueError("weights must be finite and at least 0")
-    classes = 2 if num_classes is None else num_classes
-    predicted = _read_labels(predicted, "predicted", classes, num_classes is None)
-    target = _read_labels(target, "target", classes, num_classes is None)
-    if matrix and num_classes is not None:
-        return ConfusionMatrix(sum_at(target * classes + predicted, weights, classes**2).reshape(classes, classes))
-    right = predicted == target
-    tp, fn, fp = (
-        sum_at(labels, weights * chosen, classes)
-        for labels, chosen in ((target, right), (target, ~right), (predicted, ~right))
-    )
-    rest = weights.sum() - tp - fn - fp
-    counts = Counts(tp, fp, fn, xp.where(rest > ROUNDING * weights.sum(), rest, 0.0), exclusive=True)
-    return counts.map(lambda cell: cell[1:]) if num_classes is None else counts
-
-
-def _as_array(labels: Any) -> Array:
-    return labels if is_array(labels) else np.asarray(labels)
-
-
-def _read_labels(labels: Array, name: str, classes: int, binary: bool) -> Array:
-    """Return labels as integers, after a check of their range."""
-    if is_floating(labels) and bool((labels != labels.round()).any()):
-        raise InvalidValueError(f"{name} must hold labels, got fractions; threshold scores first, or use Counts.hard")
-    if len(labels) and bool((labels.min() < 0) | (labels.max() >= classes)):
-        low, high = float(labels.min()), float(labels.max())
-        hint = "; give num_classes= for more than two classes" if binary else ""
-        raise InvalidValueError(f"{name} labels must lie in 0..{classes - 1}, got {low:g} to {high:g}{hint}")
-    return cast(labels, namespace(labels).int64)

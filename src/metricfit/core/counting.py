@@ -1,4 +1,4 @@
-"""From logits to Counts: settle the task, decide softly or hard, sum over the samples."""
+"""From logits to soft Counts: settle the task, decide softly, sum over the samples."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from metricfit.core.batch_counts import BatchCounts, read_ordinary
-from metricfit.core.canonical_batch import Batch, Classes
+from metricfit.core.canonical_batch import Classes
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.settings import DEFAULT, CountSettings
-from metricfit.core.steps import Step
+from metricfit.core.steps import CLASSES_STEP, COLUMNS_STEP, Step
 from metricfit.core.tasks import canonical
 from metricfit.core.tensor_numerics import full_precision
 from metricfit.core.thresholds import thresholds_of_batch
-from metricfit.core.validation import check_finite, check_nan_logits, looks_at_values
+from metricfit.core.validation import check_finite, looks_at_values
 
 
 def count_soft(
@@ -51,7 +51,8 @@ def count_soft(
             return BatchCounts(ordinary) if lazily and ordinary.on_cpu else ordinary.counts()
     kept = not torch.compiler.is_compiling()
     batch = canonical(logits, target, settings, weight=weight, group=group, judge=judge, keep_types=kept)
-    step = batch.default_step if settings.step is None else settings.step
+    default = CLASSES_STEP if isinstance(batch, Classes) else COLUMNS_STEP
+    step = default if settings.step is None else settings.step
     thresholds, validate = thresholds_of_batch(settings.threshold, batch, soft=True), settings.validate
     with full_precision(batch.logits.device):
         if matrix and isinstance(batch, Classes):
@@ -75,31 +76,3 @@ def _count_soft_matrix(
     if looks_at_values(batch.logits, validate):
         check_finite(matrix.detach(), batch.logits)
     return ConfusionMatrix(matrix)
-
-
-def count_hard(
-    logits: Tensor,
-    target: Tensor,
-    settings: CountSettings = DEFAULT,
-    *,
-    weight: Tensor | None = None,
-    group: Tensor | None = None,
-    matrix: bool = False,
-) -> Counts:
-    """Count hard decisions, exactly and without gradient; the arguments are those of ``count_soft``."""
-    logits = logits.detach() if isinstance(logits, Tensor) else logits
-    batch = canonical(logits, target, settings, weight=weight, group=group, judge=TargetJudge())
-    if looks_at_values(batch.logits, settings.validate):
-        check_nan_logits(batch.logits)
-    thresholds = thresholds_of_batch(settings.threshold, batch, soft=False)
-    with full_precision(batch.logits.device):
-        if isinstance(thresholds, list):
-            return Counts.stack([count_batch(batch, number, matrix=matrix) for number in thresholds])
-        return count_batch(batch, thresholds, matrix=matrix)
-
-
-def count_batch(batch: Batch, threshold: float | Tensor | None, *, matrix: bool = False) -> Counts:
-    """Count the hard decisions of a batch in its final shape at one threshold; ``matrix`` as in ``count_soft``."""
-    if matrix and isinstance(batch, Classes):
-        return ConfusionMatrix(batch.hard_matrix())
-    return Counts(*batch.hard(threshold), exclusive=batch.exclusive)

@@ -289,8 +289,8 @@ class Counts:
         equal ones.
 
         Args:
-            logits: As in ``soft``.
-            target: As in ``soft``.
+            logits: As in ``soft``, tensors or NumPy arrays.
+            target: As in ``soft``, of the kind of the logits.
             task: As in ``soft``.
             threshold: A number, by default 0.5; one per label with ``metrics.PerLabel([...])``; several numbers, or
                 ``metrics.ThresholdGrid([...])``, are counted one by one.
@@ -309,10 +309,10 @@ class Counts:
             InvalidTypeError: An argument is not a tensor, or the logits are integers.
 
         Example:
-            >>> Counts.hard(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tn
-            tensor([1.], dtype=torch.float64)
+            >>> Counts.hard(np.array([2.0, -2.0]), np.array([1, 0])).tn
+            array([1.])
         """
-        from metricfit.core.counting import count_hard
+        from metricfit.core.decisions import count_hard
         from metricfit.core.settings import CountSettings
 
         settings = CountSettings(task, None, threshold, ignore_index, per_image, groups, validate)
@@ -347,7 +347,7 @@ class Counts:
             >>> Counts.from_labels([2, 1, 0], [2, 0, 0], num_classes=3).tp
             array([1., 0., 1.])
         """
-        from metricfit.core.confusion import count_labels
+        from metricfit.core.decisions import count_labels
 
         return count_labels(predicted, target, num_classes=num_classes, weight=weight)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from metricfit.core.steps import Step
-from metricfit.core.types import Task, Thresholds
+if TYPE_CHECKING:
+    from metricfit.core.steps import Step
+    from metricfit.core.types import Task, Thresholds
 
 
 class CountSettings(NamedTuple):

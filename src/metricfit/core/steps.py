@@ -130,6 +130,10 @@ class Linear(ClosedFormStep):
         return f"delta={self.delta:g}"
 
 
+#: The default steps of independent columns and of exclusive classes.
+COLUMNS_STEP, CLASSES_STEP = Linear(delta=0.1), Linear(delta=0.2)
+
+
 class Sigmoid(ClosedFormStep):
     r"""The logistic curve :math:`1/(1+e^{-k(p-t)})`. Tsoi et al. 2022; Han et al. 2024 (AnyLoss) with k = 73.
 

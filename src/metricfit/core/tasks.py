@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from typing import get_args
 
-import torch
-from torch import Tensor
-
+from metricfit.core.arrays import Array, cast, counting_type, is_boolean, is_floating, move_axis, namespace
 from metricfit.core.canonical_batch import Batch, Classes, Columns
 from metricfit.core.class_shares import TargetJudge, inspects_targets
-from metricfit.core.kernels.soft_classes import Layout
+from metricfit.core.numerics import where
 from metricfit.core.settings import DEFAULT, CountSettings
-from metricfit.core.tensor_numerics import counting_dtype
-from metricfit.core.types import Task
+from metricfit.core.types import Layout, Task
 from metricfit.core.validation import (
     COARSE_SUM,
     EXACT_SUM,
@@ -39,14 +36,15 @@ READINGS = (
 
 
 def canonical(
-    logits: Tensor,
-    target: Tensor,
+    logits: Array,
+    target: Array,
     settings: CountSettings = DEFAULT,
     *,
-    weight: Tensor | None = None,
-    group: Tensor | None = None,
+    weight: Array | None = None,
+    group: Array | None = None,
     judge: TargetJudge | None = None,
     keep_types: bool = False,
+    arrays: bool = False,
 ) -> Batch:
     """Determine the task, check the arguments, and bring them into the layout that the kernels take.
 
@@ -59,6 +57,8 @@ def canonical(
         judge: What inspects targets that could be read in two ways; None to take them as they are.
         keep_types: Whether columns may keep the types of logits and target on a device whose kernels read all of them.
 
+        arrays: Whether NumPy arrays are taken too, as for hard counts.
+
     Returns:
         The batch.
 
@@ -67,15 +67,15 @@ def canonical(
         InvalidTypeError: An argument is not a tensor, or the logits are integers.
     """
     task, _, _, ignore_index, per_image, groups, validate = settings
-    check_tensors(logits, target, weight, group)
+    check_tensors(logits, target, weight, group, arrays=arrays)
     reading = read_task(logits, target, task)
     if reading == "multilabel" and task is None and judge is not None and inspects_targets(logits, validate):
         judge.look(target, ignore_index)
-    dtype = counting_dtype(logits.dtype)
+    dtype = counting_type(logits)
     keep_types = keep_types and reading != "multiclass" and logits.device.type == "cuda" and group is None
-    x = logits if keep_types else logits.to(dtype)
+    x = logits if keep_types else cast(logits, dtype)
     # A sample is an entry, or a pixel, of the batch; binary logits may have no class axis.
-    whole = reading == "binary" and x.dim() > 1 and x.shape[1] != 1
+    whole = reading == "binary" and x.ndim > 1 and x.shape[1] != 1
     samples = tuple(x.shape) if whole else tuple(x.shape[:1] + x.shape[2:])
     y = _class_target(target, x) if reading == "multiclass" else target.reshape(x.shape)
     w = (
@@ -89,21 +89,21 @@ def canonical(
         check_labels(y, x.shape[1] if reading == "multiclass" else None)
         if w is not None:
             check_weight(w)
-        if reading == "multiclass" and y.is_floating_point():
-            check_shares(y, w, COARSE_SUM if target.dtype in (torch.float16, torch.bfloat16) else EXACT_SUM)
-    if per_image and x.dim() < 3:
+        if reading == "multiclass" and is_floating(y):
+            check_shares(y, w, COARSE_SUM if "float16" in str(target.dtype) else EXACT_SUM)
+    if per_image and x.ndim < 3:
         raise InvalidValueError(f"per_image=True needs images, logits (n, c, h, w); these are {_shape(logits)}")
     ids, groups = _read_groups(group, groups, per_image, samples, looks_at_values(x, validate))
-    w = None if w is None else w.to(dtype)
+    w = None if w is None else cast(w, dtype)
     if reading == "multiclass":
         return _make_classes(x, y, w, per_image, ids, groups)
-    return _make_columns(x, y if keep_types else y.to(dtype), w, reading, per_image, ids, groups)
+    return _make_columns(x, y if keep_types else cast(y, dtype), w, reading, per_image, ids, groups)
 
 
 def columns(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
+    logits: Array,
+    target: Array,
+    weight: Array | None,
     owner: str,
     *,
     task: Task | None = None,
@@ -127,28 +127,29 @@ def columns(
 
 
 def _make_columns(
-    x: Tensor, y: Tensor, w: Tensor | None, reading: str, per_image: bool, group: Tensor | None, groups: int
+    x: Array, y: Array, w: Array | None, reading: str, per_image: bool, group: Array | None, groups: int
 ) -> Columns:
     classes = x.shape[1] if reading == "multilabel" else 1
 
-    def to_columns(tensor: Tensor) -> Tensor:
+    def to_columns(tensor: Array) -> Array:
         """Return ``(c, n)``, or ``(images, c, pixels)`` to be counted per image."""
         if per_image:
             return tensor.reshape(x.shape[0], classes, math.prod(x.shape[1:]) // classes)
-        return tensor.reshape(1, -1) if classes == 1 else tensor.movedim(1, 0).reshape(classes, -1)
+        if classes == 1:
+            return tensor.reshape(1, -1)
+        return move_axis(tensor, 1, 0).reshape(classes, -1)
 
     return Columns(to_columns(x), to_columns(y), None if w is None else to_columns(w), group, groups)
 
 
-def _make_classes(
-    x: Tensor, y: Tensor, w: Tensor | None, per_image: bool, group: Tensor | None, groups: int
-) -> Classes:
-    if x.dim() == 2:
+def _make_classes(x: Array, y: Array, w: Array | None, per_image: bool, group: Array | None, groups: int) -> Classes:
+    if x.ndim == 2:
         return Classes(x, y, w, Layout(-1, (-2,)), group, groups)
-    x = x.flatten(2)
-    y = y.flatten(2) if y.is_floating_point() else y.flatten(1)
+    images, pixels = x.shape[0], math.prod(x.shape[2:])
+    y = y.reshape((*x.shape[:2], pixels) if is_floating(y) else (images, pixels))
+    w = None if w is None else w.reshape(images, pixels)
     layout = Layout(-2, (-1,) if per_image else (-3, -1))
-    return Classes(x, y, None if w is None else w.flatten(1), layout, group, groups)
+    return Classes(x.reshape(*x.shape[:2], pixels), y, w, layout, group, groups)
 
 
 def check_task(task: str | None) -> None:
@@ -157,7 +158,7 @@ def check_task(task: str | None) -> None:
         raise InvalidValueError(f"task must be None or one of {', '.join(map(repr, TASKS))}, got {quote(task)}")
 
 
-def read_task(logits: Tensor, target: Tensor, task: Task | None) -> Task:
+def read_task(logits: Array, target: Array, task: Task | None) -> Task:
     """Return which task the shapes mean.
 
     Raises:
@@ -166,13 +167,13 @@ def read_task(logits: Tensor, target: Tensor, task: Task | None) -> Task:
     check_task(task)
     shape, labels = tuple(logits.shape), tuple(logits.shape[:1] + logits.shape[2:])
     same, by_label = tuple(target.shape) == shape, tuple(target.shape) == labels
-    whole = not target.is_floating_point()
-    one_column = logits.dim() == 1 or (logits.dim() > 1 and shape[1] == 1)
+    whole = not is_floating(target)
+    one_column = logits.ndim == 1 or (logits.ndim > 1 and shape[1] == 1)
     can_be: dict[Task, bool] = {
         "binary": (one_column and (same or by_label or _is_squeezed(target, logits)))
-        or (task == "binary" and logits.dim() > 0 and same),
-        "multiclass": not one_column and logits.dim() > 1 and ((by_label and whole) or same),
-        "multilabel": not one_column and logits.dim() > 1 and same,
+        or (task == "binary" and logits.ndim > 0 and same),
+        "multiclass": not one_column and logits.ndim > 1 and ((by_label and whole) or same),
+        "multilabel": not one_column and logits.ndim > 1 and same,
     }
     if task is not None:
         if not can_be[task]:
@@ -180,7 +181,7 @@ def read_task(logits: Tensor, target: Tensor, task: Task | None) -> Task:
         return task
     if not any(can_be.values()):
         raise InvalidValueError(_no_reading(logits, target, "fit no task", by_label and not whole))
-    if can_be["multilabel"] and logits.dim() > 2:
+    if can_be["multilabel"] and logits.ndim > 2:
         raise InvalidValueError(
             f"logits and target {_shape(logits)} can be read as multilabel (each class a yes or no) or as multiclass "
             "with soft targets (class shares that sum to 1); say which with task='multilabel' or task='multiclass'. "
@@ -189,20 +190,20 @@ def read_task(logits: Tensor, target: Tensor, task: Task | None) -> Task:
     return next(reading for reading in PRECEDENCE if can_be[reading])
 
 
-def _class_target(target: Tensor, logits: Tensor) -> Tensor:
+def _class_target(target: Array, logits: Array) -> Array:
     """Return class numbers as int64, which indexing needs, or class shares of the logits' type."""
-    return target.to(logits.dtype) if target.shape == logits.shape else target.long()
+    return cast(target, logits.dtype if target.shape == logits.shape else namespace(target).int64)
 
 
-def _is_squeezed(target: Tensor, logits: Tensor) -> bool:
+def _is_squeezed(target: Array, logits: Array) -> bool:
     """Return whether a target is ``(n, 1)`` and the logits are ``(n,)``."""
-    return logits.dim() == 1 and tuple(target.shape) == (*logits.shape, 1)
+    return logits.ndim == 1 and tuple(target.shape) == (*logits.shape, 1)
 
 
-def _no_reading(logits: Tensor, target: Tensor, what: str, fractional_labels: bool) -> str:
-    if fractional_labels and logits.dim() > 1 and logits.shape[1] > 1:
+def _no_reading(logits: Array, target: Array, what: str, fractional_labels: bool) -> str:
+    if fractional_labels and logits.ndim > 1 and logits.shape[1] > 1:
         return f"multiclass labels must be integers, got {target.dtype}; use target.long()"
-    hint = "; add a batch axis with unsqueeze(0)" if logits.dim() == 0 else ""
+    hint = "; add a batch axis with unsqueeze(0)" if logits.ndim == 0 else ""
     shape, labels = tuple(logits.shape), tuple(target.shape)
     if len(shape) > 2 and labels == (shape[0], 1, *shape[2:]):
         return f"logits {shape} with target {labels} {what}: labels have no channel axis; use target.squeeze(1)"
@@ -211,24 +212,22 @@ def _no_reading(logits: Tensor, target: Tensor, what: str, fractional_labels: bo
             f"logits {shape} with target {labels} {what}: the class axis is the second one, not the last. "
             "Use logits.movedim(-1, 1), or for tokens logits.flatten(0, 1) with target.flatten()"
         )
-    if logits.dim() and target.dim() and logits.shape[0] != target.shape[0]:
+    if logits.ndim and target.ndim and logits.shape[0] != target.shape[0]:
         hint = f"; they differ in length, {logits.shape[0]} and {target.shape[0]}"
     return f"logits {_shape(logits)} with target {_shape(target)} {what}{hint}. Possible: {READINGS}"
 
 
-def _ignore(
-    ignore_index: int, x: Tensor, y: Tensor, w: Tensor | None, *, class_axis: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+def _ignore(ignore_index: int, x: Array, y: Array, w: Array | None, *, class_axis: bool) -> tuple[Array, Array, Array]:
     """Give ignored samples weight 0, and the logit 0, because 0 times NaN is NaN."""
-    if class_axis and y.is_floating_point():
+    if class_axis and is_floating(y):
         raise InvalidValueError("ignore_index needs labels; with soft targets give the samples to ignore weight 0")
     kept = y != ignore_index
-    weight = kept.to(x.dtype) if w is None else torch.where(kept, w, 0.0)
-    kept_logits = kept.unsqueeze(1) if class_axis else kept.reshape(x.shape)
-    return torch.where(kept_logits, x, 0.0), torch.where(kept, y, 0), weight
+    weight = cast(kept, x.dtype) if w is None else where(kept, w, 0.0)
+    kept_logits = kept[:, None] if class_axis else kept.reshape(x.shape)
+    return where(kept_logits, x, 0.0), where(kept, y, 0), weight
 
 
-def spread_weight(weight: Tensor, wanted: tuple[int, ...], samples: tuple[int, ...]) -> Tensor:
+def spread_weight(weight: Array, wanted: tuple[int, ...], samples: tuple[int, ...]) -> Array:
     """Expand weights per sample, or per row of the batch, to the shape ``wanted`` of all entries.
 
     Raises:
@@ -238,35 +237,37 @@ def spread_weight(weight: Tensor, wanted: tuple[int, ...], samples: tuple[int, .
     if shape == wanted:
         return weight
     if shape == samples:
-        return weight.unsqueeze(1).expand(wanted)
+        return namespace(weight).broadcast_to(weight[:, None], wanted)
     if shape in ((n,), (n, 1)):
-        return weight.reshape(n, *(1,) * (len(wanted) - 1)).expand(wanted)
+        return namespace(weight).broadcast_to(weight.reshape(n, *(1,) * (len(wanted) - 1)), wanted)
     raise InvalidValueError(f"weight needs one number per sample, shape {samples}, got {shape}")
 
 
 def _read_groups(
-    group: Tensor | None, groups: int | None, per_image: bool, samples: tuple[int, ...], looks: bool
-) -> tuple[Tensor | None, int]:
+    group: Array | None, groups: int | None, per_image: bool, samples: tuple[int, ...], looks: bool
+) -> tuple[Array | None, int]:
     """Return the group numbers of all samples as one row, and the number of groups."""
     if group is None:
         return None, 0
     n = samples[0]
     if per_image:
         raise InvalidValueError("counts are per group or per image, not both")
-    if group.is_floating_point() or group.dtype == torch.bool or tuple(group.shape) != (n,):
+    if is_floating(group) or is_boolean(group) or tuple(group.shape) != (n,):
         raise InvalidValueError(
             f"group needs one integer per row of the batch, shape ({n},), got {group.dtype} {_shape(group)}"
         )
     if groups is None:
-        groups = int(group.max()) + 1 if group.numel() else 0
-    if looks and group.numel():
+        groups = int(group.max()) + 1 if len(group) else 0
+    if looks and len(group):
         limits = extremes(group)
         if limits is not None and not (limits[0] >= 0 and limits[1] < groups):
             raise InvalidValueError(
                 f"group numbers must lie in 0..{groups - 1}, got {int(limits[0])} to {int(limits[1])}"
             )
-    return group.long().reshape(n, *(1,) * (len(samples) - 1)).expand(samples).reshape(-1), groups
+    xp = namespace(group)
+    numbers = cast(group, xp.int64).reshape(n, *(1,) * (len(samples) - 1))
+    return xp.broadcast_to(numbers, samples).reshape(-1), groups
 
 
-def _shape(tensor: Tensor) -> str:
+def _shape(tensor: Array) -> str:
     return str(tuple(tensor.shape))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,3 +30,10 @@ ZeroDivision = Literal[0, 1, "skip"] | None
 Thresholds: TypeAlias = """
     float | Literal["dynamic"] | Sequence[float] | Tensor | PerLabel | ThresholdGrid | ThresholdOfLogits | None
 """
+
+
+class Layout(NamedTuple):
+    """The class axis, and the axes of the samples to be summed, both counted from the end."""
+
+    class_axis: int
+    sample_axes: tuple[int, ...]

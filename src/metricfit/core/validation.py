@@ -7,11 +7,13 @@ request, because reading a value stalls a CUDA stream and is impossible under ``
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from metricfit.core.arrays import Array, is_boolean, is_floating, is_tensor
+from metricfit.core.numerics import constant
 from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, MetricfitError, quote
 
 #: The largest difference from 1 of a sum of class shares that counts as rounding, and that of shares in half precision.
@@ -24,21 +26,23 @@ class DivergedError(MetricfitError, ValueError):
 
 def refuse_tracing() -> None:
     """Raise an error under ``torch.jit.trace``, which records one batch and would take its labels for constants."""
-    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+    if sys.modules["torch"].jit.is_tracing():
         raise InvalidStateError(
             "torch.jit.trace cannot record a loss: what depends on the labels of a batch would become a constant. "
             "Trace the model without its loss, and use torch.compile for both"
         )
 
 
-def looks_at_values(logits: Tensor, validate: bool | None) -> bool:
+def looks_at_values(logits: Array, validate: bool | None) -> bool:
     """Return whether label range and NaN are checked: by default in eager mode on the CPU."""
-    if torch.compiler.is_compiling():
+    if not is_tensor(logits):
+        return validate is None or validate
+    if sys.modules["torch"].compiler.is_compiling():
         return False
     return logits.device.type == "cpu" if validate is None else validate
 
 
-def check_finite(sums: Tensor, logits: Tensor) -> None:
+def check_finite(sums: Array, logits: Array) -> None:
     """Raise an error if sums over samples are not finite. Labels and weights have been checked before."""
     total = _read(sums.sum())
     if total is None or math.isfinite(total):
@@ -55,24 +59,24 @@ def check_finite(sums: Tensor, logits: Tensor) -> None:
     )
 
 
-def check_nan_logits(logits: Tensor) -> None:
+def check_nan_logits(logits: Array) -> None:
     """Raise an error for NaN logits; it says how many there are and where the first is."""
-    if not is_false(~logits.isnan().any()):
+    if not is_false(~(logits != logits).any()):
         return
-    bad = logits.detach().isnan().reshape(-1)
-    first = int(bad.int().argmax())
+    bad = (logits != logits).reshape(-1)
+    first = bad.tolist().index(True)
     raise DivergedError(
-        f"{int(bad.sum())} of {bad.numel()} logits are NaN, the first at position {first}; the model has diverged "
+        f"{int(bad.sum())} of {len(bad)} logits are NaN, the first at position {first}; the model has diverged "
         "or its input holds NaN: lower the learning rate, clip gradients, or look for NaN in the features"
     )
 
 
-def is_false(flag: Tensor) -> bool:
+def is_false(flag: Array) -> bool:
     """Return whether a 0-d flag is false. Under vmap the value cannot be read, and the result is False."""
     return _read(flag) == 0
 
 
-def _read(number: Tensor) -> float | None:
+def _read(number: Array) -> float | None:
     """Return the value of a 0-d tensor, or None under vmap."""
     try:
         return float(number)
@@ -80,23 +84,49 @@ def _read(number: Tensor) -> float | None:
         return None
 
 
-def extremes(tensor: Tensor) -> tuple[float, float] | None:
+def extremes(tensor: Array) -> tuple[float, float] | None:
     """Return the smallest and the largest value, NaN if any value is; None under vmap."""
-    low, high = torch.aminmax(tensor.detach())
+    if not is_tensor(tensor):
+        return float(tensor.min()), float(tensor.max())
+    low, high = sys.modules["torch"].aminmax(tensor.detach())
     try:
         return float(low), float(high)
     except RuntimeError:
         return None
 
 
-def check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None = None) -> None:
-    """Raise an error for arguments that are not real tensors on one device, and for logits that are integers."""
-    refuse_tracing()
+def check_tensors(
+    logits: Array, target: Array, weight: Array | None, group: Array | None = None, *, arrays: bool = False
+) -> None:
+    """Raise an error for arguments that are not real tensors on one device, and for logits that are integers.
+
+    With ``arrays`` all of them may be NumPy arrays instead.
+    """
+    if arrays and isinstance(logits, np.ndarray) and not any(map(is_tensor, (target, weight, group))):
+        _check_arrays(target=target, weight=weight, group=group)
+    else:
+        _check_devices(logits, target, weight, group)
+    if not is_floating(logits):
+        raise InvalidTypeError(
+            f"logits must be floating point, got {logits.dtype}; pass the model's raw outputs, not labels or decisions"
+        )
+
+
+def _check_arrays(**arguments: Array | None) -> None:
+    for name, array in arguments.items():
+        if array is not None and not (isinstance(array, np.ndarray) and array.dtype.kind in "fiub"):
+            got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+            raise InvalidTypeError(f"logits are a NumPy array, so {name} must be an array of numbers, got {got}")
+
+
+def _check_devices(logits: Array, target: Array, weight: Array | None, group: Array | None) -> None:
+    if is_tensor(logits):
+        refuse_tracing()
     arguments = {"logits": logits, "target": target, "weight": weight, "group": group}
     for name, tensor in arguments.items():
         if tensor is None and name in ("weight", "group"):
             continue
-        if not isinstance(tensor, Tensor):
+        if not is_tensor(tensor):
             raise InvalidTypeError(_no_tensor(name, tensor))
         if tensor.device != logits.device:
             raise InvalidValueError(
@@ -104,10 +134,6 @@ def check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group: 
             )
         if tensor.is_complex():
             raise InvalidTypeError(f"{name} must be real, got {tensor.dtype}")
-    if not logits.is_floating_point():
-        raise InvalidTypeError(
-            f"logits must be floating point, got {logits.dtype}; pass the model's raw outputs, not labels or decisions"
-        )
 
 
 def _no_tensor(name: str, value: object) -> str:
@@ -118,29 +144,29 @@ def _no_tensor(name: str, value: object) -> str:
         return f"{text} with the entries {keys}; pass one of them, such as outputs[{quote(chosen)}]"
     if hasattr(value, "logits"):
         return f"{text}; pass its logits, outputs.logits"
-    if isinstance(value, tuple) or (isinstance(value, list) and any(isinstance(part, Tensor) for part in value)):
+    if isinstance(value, tuple) or (isinstance(value, list) and any(map(is_tensor, value))):
         return f"{text} of {len(value)} entries; pass the one with the {name}, such as outputs[0]"
     return f"{text}; use torch.as_tensor({name})"
 
 
-def check_labels(target: Tensor, classes: int | None) -> None:
+def check_labels(target: Array, classes: int | None) -> None:
     """Raise an error for labels, or class shares, that are out of range.
 
     Args:
         target: The labels.
         classes: Number of exclusive classes; None if each entry is a yes or no.
     """
-    if target.dtype == torch.bool or target.numel() == 0:
+    if is_boolean(target) or 0 in target.shape:
         return
-    by_number = classes is not None and not target.is_floating_point()
+    by_number = classes is not None and not is_floating(target)
     highest = classes - 1 if by_number and classes is not None else 1
     limits = extremes(target)
     if limits is None or (limits[0] >= 0 and limits[1] <= highest):
         return
-    if target.is_floating_point() and bool(target.isnan().any()):
-        raise InvalidValueError(
-            f"target holds NaN in {int(target.isnan().sum())} of {target.numel()} places; drop those rows"
-        )
+    missing = int((target != target).sum())
+    if missing:
+        places = math.prod(target.shape)
+        raise InvalidValueError(f"target holds NaN in {missing} of {places} places; drop those rows")
     lowest, largest = limits
     if lowest >= 0 and largest == 255 and not by_number:
         hint = "; masks of 0 and 255 are target / 255, or (target > 127).float()"
@@ -161,7 +187,7 @@ def check_labels(target: Tensor, classes: int | None) -> None:
     )
 
 
-def check_shares(shares: Tensor, weight: Tensor | None, tolerance: float) -> None:
+def check_shares(shares: Array, weight: Array | None, tolerance: float) -> None:
     """Raise an error for class shares of a sample that do not sum to 1; samples of weight 0 are not looked at.
 
     Args:
@@ -169,22 +195,22 @@ def check_shares(shares: Tensor, weight: Tensor | None, tolerance: float) -> Non
         weight: ``(n, ...)``, if there are weights.
         tolerance: The largest difference from 1 that counts as rounding.
     """
-    sums = shares.detach().sum(1)
-    wrong = (sums - 1).abs() > tolerance
+    sums = constant(shares).sum(1)
+    wrong = abs(sums - 1) > tolerance
     if weight is not None:
-        wrong = wrong & (weight.detach() != 0)
+        wrong = wrong & (constant(weight) != 0)
     if not is_false(~wrong.any()):
         return
     raise InvalidValueError(
-        f"task='multiclass' needs class shares that sum to 1, but those of {int(wrong.sum())} of {wrong.numel()} "
-        f"samples do not; the first sum is {float(sums[wrong][0]):.4g}. If each class is a yes or no, say "
-        "task='multilabel'; give samples without a class (shares that are all 0) weight 0"
+        f"task='multiclass' needs class shares that sum to 1, but those of {int(wrong.sum())} of "
+        f"{math.prod(wrong.shape)} samples do not; the first sum is {float(sums[wrong][0]):.4g}. If each class is "
+        "a yes or no, say task='multilabel'; give samples without a class (shares that are all 0) weight 0"
     )
 
 
-def check_weight(weight: Tensor) -> None:
+def check_weight(weight: Array) -> None:
     """Raise an error for weights that are negative, infinite or NaN."""
-    if weight.numel() == 0:
+    if 0 in weight.shape:
         return
     limits = extremes(weight)
     if limits is not None and not (limits[0] >= 0 and limits[1] < math.inf):

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.confusion import unstack
-from metricfit.core.counting import count_hard
 from metricfit.core.counts import Counts
+from metricfit.core.decisions import count_hard
 from metricfit.core.distributed import fill_missing, sum_over_ranks
 from metricfit.core.numerics import ratio
 from metricfit.core.probabilities import logits_of

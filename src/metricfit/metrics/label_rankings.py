@@ -16,6 +16,7 @@ from metricfit.core.arrays import (
     arange,
     exact,
     is_floating,
+    move_axis,
     namespace,
     pad_last,
     running_max,
@@ -89,7 +90,7 @@ def class_log_odds(samples: Any) -> Array:
     probable class are its logit minus the logarithm of the sum of the other exponentials.
     """
     xp = namespace(samples.logits)
-    logits = xp.moveaxis(exact(samples.logits), samples.layout.class_axis, 0)
+    logits = move_axis(exact(samples.logits), samples.layout.class_axis, 0)
     logits = logits.reshape(len(logits), -1)
     is_top = arange(logits, 0, len(logits))[:, None] == logits.argmax(0)
     below = logits - xp.amax(logits, 0)

@@ -59,6 +59,7 @@ def confusion_matrix(
     """
     from metricfit.core.canonical_batch import Classes
     from metricfit.core.settings import CountSettings
+    from metricfit.core.steps import CLASSES_STEP
     from metricfit.core.tasks import canonical
     from metricfit.core.tensor_numerics import full_precision
 
@@ -69,7 +70,7 @@ def confusion_matrix(
     fixed = None if isinstance(threshold, str) else threshold
     with full_precision(batch.logits.device):
         if soft:
-            return batch.soft_matrix(step or batch.default_step, fixed)
+            return batch.soft_matrix(step or CLASSES_STEP, fixed)
         return batch.hard_matrix()
 
 

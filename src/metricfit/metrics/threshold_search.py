@@ -16,6 +16,7 @@ from metricfit.core.arrays import (
     exact_type,
     full,
     in_kind_of,
+    is_boolean,
     is_floating,
     is_tensor,
     namespace,
@@ -184,12 +185,8 @@ def _as_bytes(target: Array) -> Array:
 def _are_labels(target: Array) -> Array:
     """Return whether all labels of a column are 0 or 1, ``(c,)``; a label of NaN is not."""
     xp = namespace(target)
-    if _is_boolean(target):
+    if is_boolean(target):
         return xp.isfinite(target[:, 0])
     low, high = (target.amin(-1), target.amax(-1)) if is_tensor(target) else (target.min(-1), target.max(-1))
     valid = (low >= 0) & (high <= 1)
     return valid & (target * target == target).all(-1) if is_floating(target) else valid
-
-
-def _is_boolean(values: Array) -> bool:
-    return str(values.dtype) in ("bool", "torch.bool")

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 
-from metricfit.core.confusion import count_labels
+from metricfit.core.decisions import count_labels
 from metricfit.core.types import LabelAverage, ScalarAverage
 from metricfit.decide.costs import RowCosts, mean_cost
 from metricfit.decide.labels import label_value

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge
-from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
+from metricfit.core.decisions import count_batch
 from metricfit.core.group_labels import GroupLabels, number_groups
 from metricfit.core.probabilities import logits_of
 from metricfit.core.settings import CountSettings

@@ -13,8 +13,8 @@ from torch import Tensor
 from metricfit.core.canonical_batch import Batch as SettledBatch
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge
-from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
+from metricfit.core.decisions import count_batch
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.probabilities import logits_of
 from metricfit.core.settings import CountSettings

@@ -15,6 +15,7 @@ from torch import Tensor
 from metricfit.core.step_formulas import VALUE, Threshold, both_ends
 from metricfit.core.steps import Step, StraightThrough, is_unchanged
 from metricfit.core.tensor_numerics import SMALLEST_DIVISOR
+from metricfit.core.types import Layout
 
 #: Number of logits per block on one thread.
 BLOCK = 2**18
@@ -22,13 +23,6 @@ BLOCK = 2**18
 #: Fixed thresholds are moved to at least this distance from 0 and 1. The decisions of a sample are divided by their
 #: sum, so nearer thresholds would change only the slopes, which would then overflow in float32.
 NEAREST = 1e-6
-
-
-class Layout(NamedTuple):
-    """The class axis, and the axes of the samples to be summed, both counted from the end."""
-
-    class_axis: int
-    sample_axes: tuple[int, ...]
 
 
 class StepAt(NamedTuple):

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metricfit.core.confusion import count_labels
 from metricfit.core.counts import Counts
+from metricfit.core.decisions import count_labels
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.certified import Guarantee
 from metricfit.decide.choose import choose_without_intervals

@@ -15,8 +15,8 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from metricfit.core.confusion import count_labels
 from metricfit.core.counts import Counts
+from metricfit.core.decisions import count_labels
 from metricfit.core.types import ScalarAverage
 from metricfit.data.columns import did_you_mean
 from metricfit.data.reading import ParquetRows, ParquetTable

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.constraints import RequirementConstraint
-from metricfit.core.counting import count_hard
 from metricfit.core.counts import Counts
+from metricfit.core.decisions import count_hard
 from metricfit.core.settings import CountSettings
 from metricfit.core.thresholds import PerLabel
 from metricfit.errors import InvalidTypeError, InvalidValueError
