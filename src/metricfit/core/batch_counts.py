@@ -230,7 +230,9 @@ def _read_classes(logits: Tensor, target: Tensor, step: Step | None, validate: b
     step = CLASSES_STEP if step is None else step
     closed = closed_form(step)
     has_class_numbers = target.dim() == 1 and not target.is_floating_point()  # not one-hot labels or shares
-    if closed is None or logits.device.type != "cpu" or logits.dim() != 2 or not has_class_numbers:
+    if closed is None or closed.kind not in ("linear", "identity") or logits.device.type != "cpu":
+        return None
+    if logits.dim() != 2 or not has_class_numbers:
         return None
     target = target.long()
     is_checked = validate is None or validate

@@ -105,12 +105,6 @@ def _linear_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, delta: float
     return torch.where(on_first, p.new_tensor(first), outer)
 
 
-def _linear_threshold_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, delta: float) -> Tensor:
-    """For t <= 1/2: up to b the step is a function of p/t, above it of (1 - p)/(1 - 3t/2)."""
-    _, c, width = linear_pieces(t, u)
-    return -_linear_slope(p, q, t, u, delta) * torch.where(p >= t + width / 2, 1.5 * q / c, p / t)
-
-
 def _sigmoid(p: Tensor, q: Tensor, t: Threshold, u: Threshold, k: float) -> Tensor:
     return stable_sigmoid(k * _above(p, q, t, u))
 
@@ -127,10 +121,6 @@ def _above(p: Tensor, q: Tensor, t: Threshold, u: Threshold) -> Tensor:
 
 def _identity(p: Tensor, q: Tensor, t: Threshold, u: Threshold, _: float) -> Tensor:
     return p
-
-
-def _no_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, _: float) -> Tensor:
-    return torch.zeros_like(p)
 
 
 def _identity_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, _: float) -> Tensor:
@@ -159,11 +149,4 @@ SLOPE: dict[str, StepFunction] = {
     "sigmoid": _sigmoid_slope,
     "identity": _identity_slope,
     "raised_cosine": _raised_cosine_slope,
-}
-#: The derivative with respect to a threshold of at most 1/2.
-THRESHOLD_SLOPE: dict[str, StepFunction] = {
-    "linear": _linear_threshold_slope,
-    "sigmoid": lambda *arguments: -_sigmoid_slope(*arguments),
-    "identity": _no_slope,
-    "raised_cosine": lambda *arguments: -_raised_cosine_slope(*arguments),
 }

@@ -13,8 +13,8 @@ The gradient with respect to h_k is r_k = (G_k - sum_j G_j h_j/s)/s, where G_k i
 g_fn)_k for the true class. With respect to p_k it is r_k step'(p_k), plus half of sum_j r_j dstep(p_j)/dt for the two
 largest; the backward pass of the softmax does the rest. On the CPU forward and backward process the samples in blocks,
 so that intermediate results stay in the cache. No confusion matrix is built, and nothing of size samples x classes is
-kept in between, but for Identity on the CPU (``keeps_probabilities``). Other devices than the CPU and CUDA take plain
-operations, and so does a gradient that is differentiated again.
+kept in between, but for Identity on the CPU (``keeps_probabilities``). Plain operations serve other steps on the CPU,
+other devices, and a gradient that is differentiated again.
 
 A compiler cannot find the two largest probabilities and the counts in one pass by itself, so that on a CUDA device the
 Triton kernels are much faster than what it makes of plain operations. Under ``vmap`` and ``grad`` of torch.func it gets
@@ -24,7 +24,6 @@ plain operations: operators with a registered backward do not support these tran
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -38,8 +37,8 @@ from metricfit.core.kernels.soft_classes import (
     block_size,
     blocks,
     decisions,
+    has_blocks,
     in_blocks,
-    is_lean,
     keeps_images,
     move_inside,
     sum_decisions,
@@ -86,15 +85,14 @@ def class_counts(
         closed = None  # with a fixed threshold a steep step, and then s, can be 0 for all classes of a sample
     # The kernels differentiate with respect to the logits only.
     plain = (weight is not None and weight.requires_grad) or target.is_floating_point()
-    compiles = torch.compiler.is_compiling()
-    has_kernel = handles_compiled(logits, layout) if compiles else logits.is_cpu or takes_triton(logits, layout)
-    plain = plain or differentiates_forward() or not has_kernel
-    if closed is None or isinstance(threshold, Tensor) or plain:
-        return sum_decisions(decisions(logits, step, threshold, layout), target, weight, layout)
-    step_at = StepAt(closed.kind, closed.number, threshold)
-    if compiles:
-        return compiled_counts(logits, target, weight, step_at, layout)
-    return closed_class_counts(logits, target, weight, step_at, layout)
+    if not (closed is None or isinstance(threshold, Tensor) or plain or differentiates_forward()):
+        step_at = StepAt(closed.kind, closed.number, threshold)
+        if torch.compiler.is_compiling():
+            if handles_compiled(logits, layout):
+                return compiled_counts(logits, target, weight, step_at, layout)
+        elif takes_triton(logits, layout) or (logits.is_cpu and has_blocks(step_at)):
+            return closed_class_counts(logits, target, weight, step_at, layout)
+    return sum_decisions(decisions(logits, step, threshold, layout), target, weight, layout)
 
 
 def _plain_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
@@ -191,7 +189,7 @@ def gradient(
     for axis in sorted(layout.sample_axes, reverse=True):
         grad = grad.unsqueeze(axis)
     size = block_size(logits, layout, step)
-    arrays = int(p is None) if step.kind == "identity" else 3 if is_lean(step) else 2
+    arrays = int(p is None) if step.kind == "identity" else 3
     scratch = classes_cpu.make_scratch(logits, layout, size, arrays)
     result, per_image = torch.empty_like(logits), keeps_images(logits, layout)
     if not in_blocks(logits, layout, size):
@@ -250,39 +248,22 @@ def compiled_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step:
     return result
 
 
-def define_operators(operators: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]) -> torch.library.Library:
-    """Define operators of torch, and return the library that holds them.
-
-    torch.library.custom_op would do the same, but each of its calls passes through several functions in Python.
-
-    Args:
-        operators: What computes the result and what makes an empty one of its shape, by the operators' signatures.
-    """
-    library = torch.library.Library("metricfit", "FRAGMENT")  # type: ignore[no-untyped-call]
-    for signature, (function, fake) in operators.items():
-        name = signature.partition("(")[0]
-        library.define(signature)  # type: ignore[no-untyped-call]
-        library.impl(name, function, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-        torch.library.register_fake(f"metricfit::{name}", fake, lib=library)
-    return library
+# Operators of torch, which a compiler calls. torch.library.custom_op would define the same, but each of its calls
+# passes through several functions in Python.
 
 
-_SETTINGS = "str kind, float number, float? threshold, int class_axis, int[] sample_axes"
-_BATCH = "Tensor logits, Tensor target, Tensor? weight"
+def _class_counts(logits: Tensor, target: Tensor, weight: Tensor | None, *settings: Any) -> Tensor:
+    return counts(logits, target, weight, *_read_settings(*settings))
 
 
-def _class_counts(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    kind: str,
-    number: float,
-    threshold: float | None,
-    class_axis: int,
-    sample_axes: list[int],
-) -> Tensor:
-    layout = Layout(class_axis, tuple(sample_axes))
-    return counts(logits, target, weight, StepAt(kind, number, threshold), layout)
+def _class_gradient(logits: Tensor, target: Tensor, weight: Tensor | None, grad: Tensor, *settings: Any) -> Tensor:
+    return gradient(logits, target, weight, grad, *_read_settings(*settings)).contiguous()
+
+
+def _read_settings(
+    kind: str, number: float, threshold: float | None, class_axis: int, sample_axes: list[int]
+) -> tuple[StepAt, Layout]:
+    return StepAt(kind, number, threshold), Layout(class_axis, tuple(sample_axes))
 
 
 def _empty_counts(logits: Tensor, *arguments: Any) -> Tensor:
@@ -292,21 +273,6 @@ def _empty_counts(logits: Tensor, *arguments: Any) -> Tensor:
     ]
     dtype = torch.promote_types(logits.dtype, torch.float32)
     return logits.new_empty(4, *kept, logits.shape[class_axis], dtype=dtype)
-
-
-def _class_gradient(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    grad: Tensor,
-    kind: str,
-    number: float,
-    threshold: float | None,
-    class_axis: int,
-    sample_axes: list[int],
-) -> Tensor:
-    step, layout = StepAt(kind, number, threshold), Layout(class_axis, tuple(sample_axes))
-    return gradient(logits, target, weight, grad, step, layout).contiguous()
 
 
 def _empty_gradient(logits: Tensor, *_: Any) -> Tensor:
@@ -322,10 +288,13 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return torch.ops.metricfit.class_gradient(*ctx.saved_tensors, grad, *ctx.settings), *(None,) * 7
 
 
-_LIBRARY = define_operators(
-    {
-        f"class_counts({_BATCH}, {_SETTINGS}) -> Tensor": (_class_counts, _empty_counts),
-        f"class_gradient({_BATCH}, Tensor grad, {_SETTINGS}) -> Tensor": (_class_gradient, _empty_gradient),
-    }
-)
+_LIBRARY = torch.library.Library("metricfit", "FRAGMENT")  # type: ignore[no-untyped-call]
+for _name, _grad, _function, _fake in (
+    ("class_counts", "", _class_counts, _empty_counts),
+    ("class_gradient", "Tensor grad, ", _class_gradient, _empty_gradient),
+):
+    _settings = "str kind, float number, float? threshold, int class_axis, int[] sample_axes"
+    _LIBRARY.define(f"{_name}(Tensor logits, Tensor target, Tensor? weight, {_grad}{_settings}) -> Tensor")  # type: ignore[no-untyped-call]
+    _LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    torch.library.register_fake(f"metricfit::{_name}", _fake, lib=_LIBRARY)
 torch.library.register_autograd("metricfit::class_counts", _backward, setup_context=_remember, lib=_LIBRARY)

@@ -1,4 +1,4 @@
-"""Soft counts of exclusive classes on the CPU, in a few passes over a block of logits.
+"""Soft counts of exclusive classes on the CPU, in a few passes over a block of logits: for Linear and for Identity.
 
 All arrays of a block are added, multiplied and compared as a whole, which uses the vector units of the CPU: masks are
 floats of 0 and 1, made by comparisons. A block has three arrays, which all blocks share, and its gradient is the
@@ -34,8 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels.soft_classes import Layout, StepAt, in_blocks, is_lean
-from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, Threshold, both_ends
+from metricfit.core.kernels.soft_classes import Layout, StepAt, in_blocks
 
 #: Up to this number of classes, rows are transposed: sums and maxima over a short last axis take most of the time.
 FEW = 15
@@ -79,11 +78,7 @@ def counts(
         free, spare = arrays
     else:
         free, (mass, spare) = p, arrays
-        if is_lean(step):
-            decided = write_linear_masses(p, step.number, axis, mass, spare)
-        else:
-            t: Threshold = find_two_largest(p, axis, spare).threshold if step.threshold is None else step.threshold
-            decided = VALUE[step.kind](p, 1 - p, *both_ends(t, p.dtype), step.number)
+        decided = write_linear_masses(p, step.number, axis, mass, spare)
         total = decided.sum(axis, keepdim=True)
         decided.mul_(total.reciprocal_() if weight is None else weight / total)
     over = layout.sample_axes
@@ -157,20 +152,8 @@ def write_gradient(
         torch.ops.aten._softmax_backward_data.out(of_p, p, axis, p.dtype, grad_input=of_p)  # contiguous ones only
         if of_p is not result:
             result.copy_(of_p)
-    elif is_lean(step):
-        write_linear_gradient(p, of_decided, weight, step.number, axis, result, *arrays)
     else:
-        spare = arrays[-1]
-        largest = find_two_largest(p, axis, spare) if step.threshold is None else None
-        t: Threshold = 0.5 if step.threshold is None else step.threshold
-        arguments = p, 1 - p, *both_ends(largest.threshold if largest else t, p.dtype), step.number
-        mass = VALUE[step.kind](*arguments)
-        of_mass = to_masses(of_decided, mass, weight, axis, spare)
-        of_p = torch.mul(of_mass, SLOPE[step.kind](*arguments), out=mass)
-        if largest is not None:
-            of_threshold = of_mass.mul_(THRESHOLD_SLOPE[step.kind](*arguments)).sum(axis, keepdim=True)
-            of_p.addcmul_(largest.mark(p, axis, spare), of_threshold, value=0.5)
-        torch.mul(of_p.sub_(torch.mul(p, of_p, out=spare).sum(axis, keepdim=True)), p, out=result)
+        write_linear_gradient(p, of_decided, weight, step.number, axis, result, *arrays)
 
 
 def make_scratch(logits: Tensor, layout: Layout, size: int, arrays: int) -> Tensor:

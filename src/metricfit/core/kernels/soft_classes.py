@@ -45,17 +45,17 @@ def keeps_images(logits: Tensor, layout: Layout) -> bool:
 def block_size(logits: Tensor, layout: Layout, step: StepAt) -> int:
     """Return the number of logits per block.
 
-    It is doubled for rows of many classes, which have few samples. On several threads, which every operation has to
-    start and to wait for, it is larger for the steps whose kernels need little memory.
+    It is doubled for rows of many classes, which have few samples. It is larger on several threads, which every
+    operation has to start and to wait for.
     """
     size = BLOCK
-    if is_lean(step) and torch.get_num_threads() > 1:
+    if torch.get_num_threads() > 1:
         size *= 4 if step.kind == "identity" else 2
     return 2 * size if layout.class_axis == -1 and logits.shape[-1] >= 64 else size
 
 
-def is_lean(step: StepAt) -> bool:
-    """Return whether the CPU has a kernel for the step that writes all arrays of a block into the same memory."""
+def has_blocks(step: StepAt) -> bool:
+    """Return whether the CPU has a kernel for the step."""
     return step.kind == "identity" or (step.kind == "linear" and step.threshold is None)
 
 
