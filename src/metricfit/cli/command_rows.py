@@ -138,6 +138,7 @@ class CommandRows(NamedTuple):
         y: The labels.
         groups: The group of each row, or None.
         findings: What looks wrong in the table, the most serious first.
+        numbers: The number of each row in the table as it was read.
         order: The classes in their order, if the user or the file declares one.
         times: The time of each row, if rows are in the order of time.
         weight: The weight of each row, or None.
@@ -147,6 +148,7 @@ class CommandRows(NamedTuple):
     y: pd.Series
     groups: pd.Series | None
     findings: tuple[Finding, ...]
+    numbers: Integers
     order: list[Any] | None = None
     times: pd.Series | None = None
     weight: pd.Series | None = None
@@ -176,12 +178,16 @@ def read_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRow
     frame, source = read_data(table.data, table.target, table.text, table.category), name_data(table.data)
     if table.target in frame.columns:
         check_columns(table, list(frame.columns), source)
+    numbers = np.arange(len(frame))
+    if table.skip_unlabelled and table.target in frame.columns:
+        numbers = np.flatnonzero(frame[table.target].notna())
     frame = choose_columns(table, frame, source)
     X, y = split_target(frame, table.target, source)
     check_classes(y, source)
     order = _order_of_classes(table.order, y, frame[table.target])
     times = None
     if table.time is not None:
+        numbers = numbers[order_by_time(X[table.time])]
         X, y, times = _sort_by_time(X, y, table.time, source)
     if table.group is not None:
         _check_groups(X[table.group], source)
@@ -191,7 +197,7 @@ def read_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRow
         raise UserError(f"The column {quote(table.weight)} of weights holds {weight.dtype}; weights are numbers.")
     examined = frame if weight is None else frame.drop(columns=table.weight)
     findings = print_findings(examined, table, subject_to)
-    return CommandRows(X.drop(columns=apart), y, groups, findings, order, times, weight)
+    return CommandRows(X.drop(columns=apart), y, groups, findings, numbers, order, times, weight)
 
 
 def _order_of_classes(order: str | None, y: pd.Series, column: pd.Series) -> list[Any] | None:
@@ -285,7 +291,8 @@ def read_fitted_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> Com
     findings = print_findings(choose_columns(table, files.sample(EXAMINED), source), table)
     unused = (target, group, *table.drop)
     features = ParquetTable(files.files, [name for name in there if name not in unused])
-    return CommandRows(features, y, groups, findings, _order_of_classes(table.order, y, head[target]))
+    order = _order_of_classes(table.order, y, head[target])
+    return CommandRows(features, y, groups, findings, np.arange(len(y)), order)
 
 
 class SampledRows(NamedTuple):
@@ -307,11 +314,11 @@ def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, m
 
     Of a table with groups, whole groups are drawn. Rows stay in their order.
     """
-    X, y, groups, findings, order, *_ = read_fitted_rows(table, subject_to)
+    X, y, groups, findings, numbers, order, *_ = read_fitted_rows(table, subject_to)
     if len(y) <= most:
         if isinstance(X, ParquetTable):
             X = X.take(np.arange(len(y)))
-        return SampledRows(CommandRows(X, y, groups, findings, order), len(y), None)
+        return SampledRows(CommandRows(X, y, groups, findings, numbers, order), len(y), None)
     index = (
         sample_of_groups(groups, most)
         if groups is not None
@@ -323,6 +330,7 @@ def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, m
         y.iloc[index].reset_index(drop=True),
         None if groups is None else groups.iloc[index].reset_index(drop=True),
         findings,
+        numbers[index],
         order,
     )
     check_classes(rows.y, f"A sample of {name_data(table.data)}")

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypedDict
 
 import pandas as pd
 import typer
+from rich.markup import escape
 from rich.table import Table
 
+from metricfit._files import hash_bytes
 from metricfit.cli.command_rows import (
     check_aim,
     check_binary_options,
     choose_positive_label,
     describe_classes,
     read_compared_rows,
+    read_data,
     title_data,
 )
 from metricfit.cli.options import Compare
 from metricfit.cli.output_paths import claimed_folder, run_folder
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import NOT_MET, UserError, command_line, print_message, print_result
-from metricfit.report.comparison_page import write_comparison_page
+from metricfit.report.comparison_page import MARK, write_comparison_page
 from metricfit.tabular import large_rows
 from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
+from metricfit.tabular.compare.own_models import TUNED, OutsidePredictions, OwnModel
 from metricfit.tabular.compare.run_description import ChangedRunError, other_tables
 from metricfit.tabular.doctor.finding import Finding
 from metricfit.tabular.facts import Ends
@@ -57,7 +63,7 @@ class Recommendation(TypedDict):
 
 
 class Difference(TypedDict):
-    """The comparison of a method with the reference.
+    """The comparison of a method with the reference, LightGBM as it comes.
 
     Attributes:
         difference: This mean minus that of the reference.
@@ -97,10 +103,13 @@ class Method(TypedDict):
         interval: 95 % interval of the mean.
         values: The metric on each fold.
         seconds: Training time of all folds.
-        versus_reference: The comparison with boosted trees; null for these.
+        recommended: Whether it is the recommended method.
+        plain: Whether its decisions were not chosen for the metric: labels of LightGBM or of a model of your own as
+            they are, and decisions without a model.
+        versus_reference: The comparison with LightGBM as it comes; null for this one.
         held: Folds on which the requirements held; null if there are none.
         not_reachable: What was reachable on the folds where they could not be met.
-        requirements: The requirements on the test rows of all folds together; empty for decisions that are not tuned.
+        requirements: The requirements on the test rows of all folds together; empty for decisions without a model.
     """
 
     name: str
@@ -108,6 +117,8 @@ class Method(TypedDict):
     interval: Ends | None
     values: list[float]
     seconds: float | None
+    recommended: bool
+    plain: bool
     versus_reference: Difference | None
     held: int | None
     not_reachable: list[str]
@@ -119,7 +130,8 @@ class Result(TypedDict):
 
     Attributes:
         metric: Name of the metric.
-        verdict: The recommendation in words.
+        verdict: The recommendation in two sentences.
+        details: The reasons in full, with intervals, and the rule.
         recommended: Name of the recommended method.
         recommendation: The recommendation, for scripts.
         methods: The methods, the best mean first.
@@ -127,7 +139,9 @@ class Result(TypedDict):
         table_rows: Rows of the table.
         compared_rows: Rows that were compared on: all of them, or a sample of a large table.
         findings: What looks wrong, the most serious first; [the page of doctor](doctor.md) lists the kinds.
-        command: The command that fits the recommended method on all rows.
+        command: The command that fits the recommended method on all rows; null for a model of your own and for
+            LightGBM as it comes.
+        python: The same in Python; null for predictions.
         positive: The positive class of two; null for several classes.
         classes: Number of rows of each class, by its label.
         folder: The folder of the trainings and the report.
@@ -136,6 +150,7 @@ class Result(TypedDict):
 
     metric: str
     verdict: str
+    details: list[str]
     recommended: str | None
     recommendation: Recommendation | None
     methods: list[Method]
@@ -143,7 +158,8 @@ class Result(TypedDict):
     table_rows: int
     compared_rows: int
     findings: list[Finding]
-    command: str
+    command: str | None
+    python: str | None
     positive: Any
     classes: dict[str, int]
     folder: str
@@ -167,6 +183,7 @@ def _run(options: Compare) -> None:
         most=options.max_rows or large_rows.LARGE_ROWS,
     )
     X, y, groups = rows.X, rows.y, rows.groups
+    predictions = _read_predictions(options.predictions, rows.numbers)
     if note is not None:
         print_message(f"{note}.")
     check_binary_options(y, options.positive)
@@ -189,7 +206,9 @@ def _run(options: Compare) -> None:
             pos_label=positive_label,
             folds=options.folds,
             name=title_data(options.data),
-            methods=options.method or None,
+            methods=methods_of(options),
+            predictions=predictions,
+            networks=options.networks,
             time_budget=options.time_budget,
             seed=options.seed,
             jobs=options.jobs,
@@ -201,12 +220,13 @@ def _run(options: Compare) -> None:
     if note is not None:
         result = replace(result, notes=(note, *result.notes))
     report = write_comparison_page(result, folder / "report.html", command=command_line())
-    command = fit_command(result, options, folder / "recommended")
+    command, python = fit_command(result, options, folder / "recommended"), fit_in_python(result)
     summary = result.to_dict() | {
         "table_rows": table_rows,
         "compared_rows": len(y),
         "findings": rows.findings,
         "command": command,
+        "python": python,
         "positive": positive_label,
         "classes": {str(label): int(rows) for label, rows in counts.items()},
         "folder": str(folder),
@@ -217,9 +237,11 @@ def _run(options: Compare) -> None:
         table_of(result),
         *(f"{note}." for note in result.notes),
         result.verdict,
-        f"To fit it on all rows: {command}",
+        f"To fit it on all rows: {command or python}"
+        if command or python
+        else "Its predictions are all that is known.",
         f"Trainings: {folder} (the same command uses them again)",
-        f"Report: {report}",
+        f"Reasons, intervals and tests: {report}",
     ]
     print_result(summary, options.as_json, lines)
     if not result.requirements_reachable:
@@ -252,42 +274,101 @@ def _compare_in_folder(
             print_message(f"{problem} This one goes to {folder}.")
 
 
-def fit_command(comparison: Comparison, options: Compare, out: Path) -> str:
-    """Return the command that fits the recommended method, as it would be typed."""
+def methods_of(options: Compare) -> list[Any] | None:
+    """Return the methods that the options name; a name with a colon is a module and an object in it."""
+    if not options.method:
+        return [] if options.predictions and not options.networks else None
+    return [load_method(name) if ":" in name else name for name in options.method]
+
+
+def load_method(name: str) -> OwnModel:
+    """Import a classifier, or call the function or class that makes one; modules in the current folder are found.
+
+    Args:
+        name: The module and the object, such as ``mine:pipeline``.
+
+    Raises:
+        UserError: There is no such object, or it makes no classifier.
+    """
+    module_name, _, attribute = name.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = import_module(module_name)
+        made = getattr(module, attribute)
+        made = made if hasattr(made, "fit") and not isinstance(made, type) else made()
+    except Exception as error:
+        raise UserError(f"--method {name} cannot be imported: {type(error).__name__}: {error}.") from error
+    if not hasattr(made, "fit") or not hasattr(made, "predict"):
+        raise UserError(f"--method {name} is a {type(made).__name__}, and no classifier of scikit-learn.")
+    source = getattr(module, "__file__", None)
+    return OwnModel(name, made, version="" if source is None else hash_bytes(Path(source).read_bytes()))
+
+
+def _read_predictions(paths: Sequence[Path], rows: Any) -> dict[str, pd.DataFrame]:
+    """Read the files of ``--predictions``, and return these rows of them by the names of the files."""
+    found = {}
+    for path in paths:
+        table = read_data([path], None, {})
+        if len(table) <= rows.max():
+            raise UserError(
+                f"{path} has {len(table):,} rows, fewer than the table; it needs one per row, in its order."
+            )
+        found[path.stem] = table.iloc[rows]
+    return found
+
+
+def fit_command(comparison: Comparison, options: Compare, out: Path) -> str | None:
+    """Return the command that fits the recommended method, as it would be typed; None if ``fit`` does not have it."""
+    if comparison.recommended.removesuffix(TUNED) in comparison.models:
+        return None
     words = ["metricfit", "fit", *options.words()]
     words += [] if options.seed == 0 else ["--seed", str(options.seed)]
-    words += [] if comparison.recommended == DEFAULT else ["--method", str(comparison.recommended)]
+    words += [] if comparison.recommended == DEFAULT else ["--method", comparison.recommended]
     return shlex.join([*words, "--out", str(out)])
 
 
-def table_of(comparison: Comparison) -> Table:
-    """Make the table of methods, best first.
+def fit_in_python(comparison: Comparison) -> str | None:
+    """Return how the recommended method is fitted in Python; None if only its predictions are known."""
+    name = comparison.recommended.removesuffix(TUNED)
+    if isinstance(comparison.models.get(name), OutsidePredictions):
+        return None
+    if name == REFERENCE:
+        return "lightgbm.LGBMClassifier().fit(X, y)"
+    model = comparison.classifier()
+    if name not in comparison.models:
+        return f"metricfit.{' '.join(repr(model).split())}.fit(X, y)"
+    own = name.replace(":", ".")
+    if comparison.recommended == name:
+        return f"{own}.fit(X, y)"
+    settings = {key: getattr(model, key) for key in ("subject_to", "confidence") if getattr(model, key) is not None}
+    said = "".join(f", {key}={value!r}" for key, value in settings.items())
+    return f"metricfit.TunedDecisionClassifier({own}, {comparison.metric!r}{said}).fit(X, y)"
 
-    It has means over folds with their intervals, differences to the reference with simultaneous intervals, p-values
-    with Holm's correction, and seconds. With requirements it also has the number of folds on which they held, and a
-    mark where they could not be met on a fold's training rows.
+
+def table_of(comparison: Comparison) -> Table:
+    """Make the table of methods: the reference first, then the best mean first, with the recommended row marked.
+
+    It has means over folds, differences to the reference and seconds. With requirements it also has the number of
+    folds on which they held, and a note where they could not be met on a fold's training rows.
     """
     required, folds = bool(comparison.subject_to), len(comparison.rows[0].values)
-    table = Table(
-        "method",
-        f"{comparison.metric} (95 %)",
-        f"against {REFERENCE}\n(95 %, simultaneous)",
-        "p (Holm)",
-        "seconds",
-    )
+    table = Table("", "method", f"mean {comparison.metric}", f"against {REFERENCE}", "seconds")
     if required:
         table.add_column("requirements held")
-    for row in comparison.rows:
-        mean = f"{row.mean:.3f}"
-        if row.interval is not None:
-            mean += f" ({row.interval[0]:.3f} to {row.interval[1]:.3f})"
-        difference = "" if row.difference is None else f"{row.difference:+.3f}"
-        if row.difference_interval is not None:
-            difference += f" ({row.difference_interval[0]:+.3f} to {row.difference_interval[1]:+.3f})"
-        p_value = "" if row.p_value is None else f"{row.p_value:.2g}"
-        seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
+    for row in comparison.reference_first:
+        recommended = row.name == comparison.recommended
         held = f"{row.held} of {folds}"
         if row.not_reachable:
             held += f" (out of reach on {len(row.not_reachable)})"
-        table.add_row(row.name, mean, difference, p_value, seconds, *([held] if required else []))
+        table.add_row(
+            MARK if recommended else "",
+            escape(row.name),
+            f"{row.mean:.3f}",
+            "" if row.difference is None else f"{row.difference:+.3f}",
+            "" if row.seconds is None else f"{row.seconds:.1f}",
+            *([held] if required else []),
+            style="bold" if recommended else None,
+            end_section=row.name == REFERENCE,
+        )
     return table

@@ -42,7 +42,7 @@ from metricfit.report.evaluation import DecidedRows
 from metricfit.report.model_page import write_model_page
 from metricfit.runs.executor import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
+from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, find_method
 from metricfit.tabular.doctor.finding import Finding
 from metricfit.tabular.ensemble import ModelRow
 from metricfit.tabular.facts import Ends, ModelFacts, RequirementFact, model_facts
@@ -141,7 +141,7 @@ def _run(options: Fit) -> None:
     if options.refer is not None or referral:
         check_referral(get_metric(options.metric), y.nunique(), options.refer, referral, options.confidence)
     make_classifier = (
-        partial(MetricClassifier, models=families) if options.method is None else partial(classifier_of, options.method)
+        partial(MetricClassifier, models=families) if options.method is None else find_method(options.method).classifier
     )
     model: MetricClassifier = make_classifier(
         metric=options.metric,

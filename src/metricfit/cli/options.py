@@ -29,7 +29,7 @@ GROUPS = {
     "Goal": "target metric average subject_to confidence positive order refer refer_subject_to threshold",
     "Data": "data weight group time drop category skip_unlabelled id_columns",
     "Validation": "folds calibration max_rows",
-    "Compute": "method models time_budget jobs backend seed",
+    "Compute": "method predictions networks models time_budget jobs backend seed",
     "Reading": "sep decimal encoding",
     "Output": "out onnx report insight overwrite as_json quiet help",
 }
@@ -237,7 +237,13 @@ class Compare(TableOptions):
         folds: Number of folds.
         jobs: Trainings at a time; -1 for one per core.
         backend: Where to train: loky, threading, sequential, ray, dask.
-        method: A method to compare; may be repeated. By default all of them.
+        method: What to compare; may be repeated. A method of metricfit such as 'extra trees', or a classifier of your
+            own such as mine:pipeline, an object or function of a module, also of a file in this folder. By default all
+            methods that take seconds. LightGBM as it comes is always there.
+        networks: Compare networks too, which take minutes.
+        predictions: A file with the predictions of another program for the same rows in the same order; may be
+            repeated. It holds labels, probabilities of the positive class, or a column per class; a column fold says
+            which fold held each row out.
         max_rows: Rows to compare on; of a larger table a random sample is taken. By default 500000.
         time_budget: Seconds of training for each model.
         seed: Seed of the folds, the initial weights and the batches.
@@ -248,6 +254,8 @@ class Compare(TableOptions):
     jobs: int = 1
     backend: str = "loky"
     method: list[str] = field(default_factory=list)
+    networks: Annotated[bool, Option("--networks")] = False
+    predictions: list[Path] = field(default_factory=list)
     max_rows: Annotated[int | None, Option(min=100)] = None
     time_budget: Seconds = 300.0
     seed: Seed = 0

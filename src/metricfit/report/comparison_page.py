@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from markupsafe import escape
+
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
 from metricfit.metrics.spoken_names import name_metric
@@ -17,8 +19,11 @@ from metricfit.report.tables import comparison as comparison_table
 from metricfit.report.tables import cost_table, multiclass
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.judging import MethodDecisions
-from metricfit.tabular.compare.methods import BASELINES, COMPLEXITY, DEFAULT, METHODS, REFERENCE
-from metricfit.tabular.compare.verdict import headline
+from metricfit.tabular.compare.methods import BASELINES, DEFAULT, METHODS, REFERENCE, UNTUNED
+from metricfit.tabular.compare.verdict import advise
+
+#: Marks the recommended row.
+MARK = "\u25b6"
 
 
 def write_comparison_page(comparison: Comparison, path: PathLike, *, command: str | None = None) -> Path:
@@ -32,7 +37,7 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
     Returns:
         The path of the page.
     """
-    rows, classes = comparison.rows, comparison.classes
+    rows, classes = comparison.reference_first, comparison.classes
     folds, total = len(rows[0].values), len(comparison.labels)
     compared = sum(row.name not in BASELINES for row in rows) - 1
     not_reached = "".join(
@@ -46,15 +51,18 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
             rows,
             comparison.metric,
             reference=REFERENCE,
+            recommended=comparison.recommended,
             folds=folds,
             simultaneous=True,
             lead=f"Every method was trained on the same rows and judged on the same {folds} folds, on rows it had not "
-            "seen. Each chose its decision on its training rows, except the one that is called untuned."
+            f"seen. “{REFERENCE}” is what one would do without this library: it decides by its own predict."
+            + _about_own(comparison)
             + _about_baselines(rows)
             + not_reached,
         )
     ]
-    sections.append(_comparison_decisions(comparison))
+    reasons = Section("Why this one", "reasons.html", {"reasons": comparison.details}, folded=True)
+    sections += [reasons, _comparison_decisions(comparison)]
     together = "" if comparison.group is None else f", and so do rows of one “{comparison.group}”"
     facts = {
         **_described_methods(rows),
@@ -70,10 +78,11 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
     if comparison.notes:
         facts["Left out"] = "; ".join(comparison.notes)
     screen = screen_of_comparison(comparison)
+    first, second = advise(comparison.rows, comparison.metric, screen.metric).sentences
     page = Report(
         title_page(screen.metric, comparison.name, comparison.target),
-        headline(rows, comparison.metric, screen.metric),
-        comparison.verdict,
+        first,
+        second,
         sections,
         facts_of_page(
             facts, data=comparison.name, target=comparison.target, subject_to=comparison.subject_to, command=command
@@ -81,6 +90,25 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
         screen,
     )
     return write(page, path)
+
+
+def show_comparison(comparison: Comparison) -> str:
+    """Return the verdict and the table as HTML for a notebook, with the recommended row marked.
+
+    The reasons, the intervals and the tests are folded away.
+    """
+    everything = comparison.to_frame().rename(columns={"recommended": ""})
+    everything[""] = everything[""].map({True: MARK, False: ""})
+    shown = [column for column in ("", "method", "mean", "difference", "seconds", "held") if column in everything]
+    short, full = (
+        table.to_html(index=False, border=0, na_rep="", float_format="{:.3f}".format)
+        for table in (everything[shown], everything)
+    )
+    reasons = "".join(f"<li>{escape(reason)}</li>" for reason in (*comparison.details, *comparison.notes))
+    return (
+        f"<p><strong>{escape(comparison.verdict)}</strong></p>{short}<p>Differences are to {escape(REFERENCE)}.</p>"
+        f"<details><summary>Reasons, intervals and tests</summary><ul>{reasons}</ul>{full}</details>"
+    )
 
 
 def _comparison_decisions(comparison: Comparison) -> Section:
@@ -137,6 +165,12 @@ def _class_shares(comparison: Comparison) -> str:
     return ", ".join(f"{count:,} “{name}” ({formatting.percent(count / total)})" for name, count in rows)
 
 
+def _about_own(comparison: Comparison) -> str:
+    names = ", ".join(f"“{name}”" for name in comparison.models if name != REFERENCE)
+    tuned = "Rows that end in “, tuned” are the same models with a decision that was chosen on the training rows."
+    return f" Your own models ({names}) decide by their own predict. {tuned}" if names else ""
+
+
 def _about_baselines(rows: Sequence[ComparisonRow]) -> str:
     names = ", ".join(f"“{row.name}”" for row in rows if row.name in BASELINES)
     return f" Decisions without a model ({names}) are what every method has to beat." if names else ""
@@ -145,22 +179,15 @@ def _about_baselines(rows: Sequence[ComparisonRow]) -> str:
 def _described_methods(rows: Sequence[ComparisonRow]) -> dict[str, str]:
     """Say what each method of the table is."""
     names = {row.name for row in rows}
-    described = [f"{method.name}: {method.description}" for method in METHODS if method.name in names]
+    described = [f"{REFERENCE}: LGBMClassifier with its defaults"]
+    described += [f"{method.name}: {method.description}" for method in METHODS if method.name in names]
     return {"Methods": "; ".join(described)}
-
-
-#: Methods of at most this complexity are simple: a linear model, or one kind of trees or kernels.
-SIMPLE = 1
 
 
 def decisions_by_method(comparison: Comparison) -> dict[str, MethodDecisions]:
     """Return the decisions of each method, the recommended one first and the others by their means."""
-    kept = dict(comparison.decisions)
-    if not kept:
-        thresholds = [] if comparison.threshold is None else [comparison.threshold]
-        kept = {DEFAULT: MethodDecisions(comparison.scores, comparison.decided, thresholds)}
-    names = [str(comparison.recommended), *(row.name for row in comparison.rows)]
-    return {name: kept[name] for name in dict.fromkeys(names) if name in kept}
+    names = [comparison.recommended, *(row.name for row in comparison.rows if row.name not in UNTUNED)]
+    return {name: comparison.decisions[name] for name in dict.fromkeys(names) if name in comparison.decisions}
 
 
 def screen_of_comparison(comparison: Comparison) -> FirstScreen:
@@ -168,12 +195,13 @@ def screen_of_comparison(comparison: Comparison) -> FirstScreen:
     rows, classes = {row.name: row for row in comparison.rows}, list(comparison.classes)
     decisions = decisions_by_method(comparison)
     shown = next(iter(decisions))
-    rival, row = _simple_rival(comparison, shown), rows[shown]
+    row = rows[shown]
+    as_they_are = [name for name in decisions if rows[name].plain and name != shown]
     metric = name_metric(comparison.metric, None if len(classes) == 2 else comparison.average)
     compared: list[tuple[str, Counts, float | None]] = []
-    for name in (shown, *([] if rival is None else [rival])):
+    for name in (shown, *as_they_are):
         counts = count_decisions(decisions[name].decided, comparison.labels, len(classes))
-        compared.append((_label(name, rival), counts, rows[name].mean))
+        compared.append((_label(rows[name]), counts, rows[name].mean))
     baselines = ("largest class",) if len(classes) > 2 else ("none positive", "all positive")
     without = decisions_without_model(compared[0][1], classes).items()
     for (words, counts), name in zip(without, baselines, strict=True):
@@ -186,21 +214,11 @@ def screen_of_comparison(comparison: Comparison) -> FirstScreen:
     return compare_decisions(compared, classes, comparison.target, metric, requirements=requirements, note=note)
 
 
-def _label(name: str, rival: str | None) -> str:
-    shown = "metricfit's default" if name == DEFAULT else name
-    words = shown if shown.startswith("metricfit") else shown[:1].upper() + shown[1:]
-    return f"{words}, the best simple rival" if name == rival else words
-
-
-def _simple_rival(comparison: Comparison, shown: str) -> str | None:
-    """Return the best method of one simple model beside the one that is shown."""
-    simple = [
-        row
-        for row in comparison.rows
-        if row.name in comparison.decisions and COMPLEXITY.get(row.name, SIMPLE + 1) <= SIMPLE and row.name != shown
-    ]
-    minimize = get_metric(comparison.metric).minimize
-    return min(simple, key=lambda row: row.mean if minimize else -row.mean).name if simple else None
+def _label(row: ComparisonRow) -> str:
+    """Return what to call a row; names that the user chose stay as they are."""
+    if row.name == DEFAULT:
+        return "metricfit's default"
+    return row.name if row.complexity < 0 else row.name[:1].upper() + row.name[1:]
 
 
 def _requirements(comparison: Comparison, row: ComparisonRow) -> list[RequirementState]:

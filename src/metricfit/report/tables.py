@@ -38,6 +38,7 @@ def comparison(
     metric: str | Metric,
     *,
     reference: str | None = None,
+    recommended: str | None = None,
     level: float = 0.95,
     folds: int | None = None,
     simultaneous: bool = False,
@@ -50,6 +51,7 @@ def comparison(
         methods: One row per method.
         metric: The metric that the methods are judged by.
         reference: Name of the method that differences refer to.
+        recommended: Name of the method to mark; the rows then stay in their order. By default the best mean is marked.
         level: Level of the intervals.
         folds: Number of folds, if ``held`` of the rows counts folds.
         simultaneous: Whether p-values and intervals of differences are corrected for the number of comparisons.
@@ -74,9 +76,14 @@ def comparison(
             f"the reference {reference!r} is not among the methods: {[row.name for row in methods]}"
         )
     judged = get_metric(metric)
-    ordered = sorted(methods, key=lambda row: row.mean if judged.minimize else -row.mean)
+    ordered = list(methods)
+    if recommended is None:
+        ordered.sort(key=lambda row: row.mean if judged.minimize else -row.mean)
+    marked = recommended or ordered[0].name
     context = {
         "methods": ordered,
+        "recommended": recommended,
+        "marked": marked,
         "metric": judged.name,
         "better": "lower" if judged.minimize else "higher",
         "reference": reference,
@@ -87,13 +94,15 @@ def comparison(
         "folds": folds,
         "simultaneous": simultaneous,
         "seconds": any(row.seconds is not None for row in ordered),
-        "charts": Widths(*(_chart(ordered, judged.name, reference, level, narrow) for narrow in (False, True))),
+        "charts": Widths(*(_chart(ordered, judged.name, reference, marked, level, narrow) for narrow in (False, True))),
     }
     return Section(title, "comparison.html", context, lead)
 
 
 @styled
-def _chart(methods: Sequence[ComparisonRow], metric: str, reference: str | None, level: float, narrow: bool) -> Chart:
+def _chart(
+    methods: Sequence[ComparisonRow], metric: str, reference: str | None, marked: str, level: float, narrow: bool
+) -> Chart:
     drawing = Drawing(width=4.6 if narrow else 9.4, height=0.9 + 0.33 * len(methods))
     axes = drawing.axes
     for position, row in enumerate(methods):
@@ -101,17 +110,17 @@ def _chart(methods: Sequence[ComparisonRow], metric: str, reference: str | None,
             axes.axvline(row.mean, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         if row.interval is not None:
             axes.plot(row.interval, [position, position], color=FIRST, linewidth=2.4, solid_capstyle="round")
-        axes.plot([row.mean], [position], "o", color=FIRST, markersize=8 if position == 0 else 6)
+        axes.plot([row.mean], [position], "o", color=FIRST, markersize=8 if row.name == marked else 6)
     axes.set_yticks(range(len(methods)), [label(row.name, 30 if narrow else 34) for row in methods])
     axes.set(ylim=(len(methods) - 0.5, -0.5), xlabel=label(metric))
     axes.grid(False, axis="y")
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.04)
-    best = methods[0]
+    best = next(row for row in methods if row.name == marked)
     axes.locator_params(axis="x", nbins=5 if narrow else 10)
     intervals = f" and {100 * level:g} % intervals" if any(row.interval is not None for row in methods) else ""
-    description = f"Means{intervals} of {metric}, best first: {best.name} with {formatting.value(best.mean)}."
+    description = f"Means{intervals} of {metric}: {best.name} with {formatting.value(best.mean)}."
     return drawing.finished("Methods compared", description)
 
 

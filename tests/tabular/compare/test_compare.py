@@ -16,7 +16,7 @@ from metricfit.metrics import get_metric
 from metricfit.tabular.compare import methods as module
 from metricfit.tabular.compare import trainings
 from metricfit.tabular.compare.comparison import compare
-from metricfit.tabular.compare.methods import BASELINES, DEFAULT, REFERENCE, UNTUNED, classifier_of, methods
+from metricfit.tabular.compare.methods import BASELINES, DEFAULT, REFERENCE, UNTUNED, find_method, methods
 from metricfit.tabular.compare.verdict import interval_of_mean
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families import DEFAULT as DEFAULT_FAMILIES
@@ -28,14 +28,14 @@ SINGLE = ["logistic regression", "small boosted trees", "boosted trees on the me
 def everything(tmp_path_factory, quick_networks):
     folder = tmp_path_factory.mktemp("cells")
     X, y = make_table()
-    return compare(X, y, "f1", folder=folder, folds=2, subject_to=["recall >= 0.3"]), folder
+    return compare(X, y, "f1", networks=True, folder=folder, folds=2, subject_to=["recall >= 0.3"]), folder
 
 
 def test_every_method_has_a_value_per_fold(everything):
     comparison, _ = everything
     names = [row.name for row in comparison.rows]
     without_model = set(BASELINES) - {"largest class"}
-    assert set(names) == {method.name for method in methods(constrained=True)} | UNTUNED | without_model
+    assert set(names) == {method.name for method in methods(constrained=True)} | UNTUNED | without_model | {REFERENCE}
     assert all(len(row.values) == 2 for row in comparison.rows)
     means = [row.mean for row in comparison.rows if not row.not_reachable]
     assert means == sorted(means, reverse=True)
@@ -46,25 +46,26 @@ def test_every_method_has_a_value_per_fold(everything):
 def test_again_it_only_reads(everything, fitted):
     comparison, folder = everything
     X, y = make_table()
-    again = compare(X, y, "f1", folder=folder, folds=2, subject_to=["recall >= 0.3"])
+    again = compare(X, y, "f1", networks=True, folder=folder, folds=2, subject_to=["recall >= 0.3"])
     assert fitted == []
     assert again.rows == comparison.rows
-    np.testing.assert_array_equal(again.scores, comparison.scores)
+    np.testing.assert_array_equal(again.decisions[DEFAULT].scores, comparison.decisions[DEFAULT].scores)
 
 
 def test_methods_have_the_values_of_the_classifiers_that_fit_them():
     X, y = make_table()
-    comparison = compare(X, y, "f1", methods=SINGLE, folds=2, seed=3)
+    comparison = compare(X, y, "f1", methods=[DEFAULT, "boosted trees", *SINGLE], folds=2, seed=3)
+    assert {row.name for row in comparison.rows} >= {DEFAULT, "boosted trees", *SINGLE}
     for row in comparison.rows:
-        if row.name not in BASELINES:
+        if row.name not in {REFERENCE, *BASELINES}:
             for value, (train, test) in zip(row.values, folds(X, y, 2, seed=3), strict=True):
-                model = classifier_of(row.name, "f1", random_state=3).fit(X.iloc[train], y[train])
+                model = find_method(row.name).classifier("f1", random_state=3).fit(X.iloc[train], y[train])
                 assert value == pytest.approx(model.score(X.iloc[test], y[test])), row.name
 
 
 def test_methods_share_their_models(fitted):
     X, y = make_table()
-    compare(X, y, "f1", methods=SINGLE, folds=2)
+    compare(X, y, "f1", methods=[DEFAULT, "boosted trees", *SINGLE], folds=2)
     names = [name for name, _, _ in fitted]
     assert sorted(names) == sorted([*DEFAULT_FAMILIES, "boosting_metric"] * 2)
 
@@ -97,37 +98,38 @@ def test_a_second_metric_trains_only_what_depends_on_it(tmp_path, fitted):
 
 def test_only_unfinished_trainings_are_repeated(tmp_path, fitted):
     X, y = make_table()
-    first = compare(X, y, "f1", methods=["support vectors"], folds=2, folder=tmp_path)
-    markers = sorted(tmp_path.rglob("finished"))
+    first = compare(X, y, "f1", methods=[DEFAULT, "support vectors"], folds=2, folder=tmp_path)
+    markers = sorted(path for path in tmp_path.rglob("finished") if REFERENCE not in str(path))
     assert len(markers) == 2 * len(DEFAULT_FAMILIES)  # on two folds
     for path in markers[::2]:
         path.unlink()
     fitted.clear()
-    again = compare(X, y, "f1", methods=["support vectors"], folds=2, folder=tmp_path)
+    again = compare(X, y, "f1", methods=[DEFAULT, "support vectors"], folds=2, folder=tmp_path)
     assert len(fitted) == len(DEFAULT_FAMILIES)
     assert [(row.name, row.values) for row in again.rows] == [(row.name, row.values) for row in first.rows]
 
 
 def test_a_damaged_result_is_refused(tmp_path):
     X, y = make_table()
-    compare(X, y, "f1", methods=[], folds=2, folder=tmp_path)
+    compare(X, y, "f1", methods=["boosted trees"], folds=2, folder=tmp_path)
     path = next(tmp_path.rglob("boosting/fold 0/report.json"))
     report = json.loads(path.read_text())
     report["result"]["test"]["shape"] = [7, 1]
     path.write_text(json.dumps(report))
     with pytest.raises(InvalidValueError, match=r"boosting / fold 0 is damaged .* remove its folder"):
-        compare(X, y, "f1", methods=[], folds=2, folder=tmp_path)
+        compare(X, y, "f1", methods=["boosted trees"], folds=2, folder=tmp_path)
 
 
 def test_the_scores_and_the_threshold_are_those_of_the_default():
     X, y = make_table()
-    comparison = compare(X, y, "f1", methods=[], folds=2)
+    comparison = compare(X, y, "f1", methods=[DEFAULT], folds=2)
     row = next(each for each in comparison.rows if each.name == DEFAULT)
+    kept = comparison.decisions[DEFAULT]
     for value, (train, test) in zip(row.values, folds(X, y, 2, seed=0), strict=True):
-        assert value == pytest.approx(f1_score(y[test], comparison.decided[test]))
-        model = classifier_of(DEFAULT, "f1", random_state=0).fit(X.iloc[train], y[train])
-        np.testing.assert_allclose(comparison.scores[test], model.predict_proba(X.iloc[test])[:, 1])
-    assert 0 < comparison.threshold < 1
+        assert value == pytest.approx(f1_score(y[test], kept.decided[test]))
+        model = find_method(DEFAULT).classifier("f1", random_state=0).fit(X.iloc[train], y[train])
+        np.testing.assert_allclose(kept.scores[test], model.predict_proba(X.iloc[test])[:, 1])
+    assert 0 < kept.threshold < 1
 
 
 def test_every_method_keeps_its_decisions(everything):
@@ -136,7 +138,7 @@ def test_every_method_keeps_its_decisions(everything):
     for name, decisions in comparison.decisions.items():
         for value, (_, test) in zip(rows[name].values, folds(X, y, 2, seed=0), strict=True):
             assert value == pytest.approx(f1_score(comparison.labels[test], decisions.decided[test]))
-    assert {*rows} - {*comparison.decisions} == {*BASELINES, *UNTUNED} & {*rows}
+    assert {*rows} - {*comparison.decisions} == {*BASELINES} & {*rows}
 
 
 def test_the_recommended_method_can_be_fitted():
@@ -144,8 +146,8 @@ def test_the_recommended_method_can_be_fitted():
     comparison = compare(X, y, "f1", methods=["support vectors"], folds=2, subject_to="recall >= 0.3")
     model = comparison.classifier("support vectors", random_state=0)
     assert (model.models, model.subject_to, model.metric) == (["kernel"], ["recall >= 0.3"], "f1")
-    chosen = next(method for method in methods() if method.name == comparison.recommended)
-    assert comparison.classifier().models == ("auto" if chosen.name == DEFAULT else list(chosen.models))
+    assert comparison.recommended == "support vectors"  # the reference was not chosen for the requirement
+    assert comparison.classifier().models == ["kernel"]
 
 
 def test_groups_and_copies_stay_on_one_side(fitted):
@@ -154,7 +156,7 @@ def test_groups_and_copies_stay_on_one_side(fitted):
     X = pd.concat([X, X.iloc[:40]], ignore_index=True)
     y = np.concatenate([y, 1 - y[:40]])  # copies, though their labels differ
     groups = np.resize(np.repeat(np.arange(40), 3), 160)
-    compare(X, y, "f1", methods=[], folds=3, groups=groups)
+    compare(X, y, "f1", methods=[DEFAULT], folds=3, groups=groups)
     assert len(fitted) == 3 * len(DEFAULT_FAMILIES)
     for _, rows, _ in fitted:
         held_out = X.index.difference(rows.features.table.index)
@@ -165,29 +167,30 @@ def test_groups_and_copies_stay_on_one_side(fitted):
 
 def test_a_model_that_is_not_ready_in_time_is_left_out():
     X, y = make_table()
-    comparison = compare(X, y, "f1", methods=["extra trees"], folds=2, time_budget=1e-9)
-    assert {row.name for row in comparison.rows if row.name not in BASELINES} == {DEFAULT, REFERENCE}
+    comparison = compare(X, y, "f1", methods=[DEFAULT, "boosted trees", "extra trees"], folds=2, time_budget=1e-9)
+    compared = {row.name for row in comparison.rows if row.name not in BASELINES}
+    assert compared == {DEFAULT, "boosted trees", REFERENCE}
     assert len(comparison.notes) == len(DEFAULT_FAMILIES)
     assert any(note.startswith("extra trees is left out: ") for note in comparison.notes)
     assert any(note.startswith("metricfit does without kernel: ") for note in comparison.notes)
-    default, reference = (next(row for row in comparison.rows if row.name == name) for name in (DEFAULT, REFERENCE))
-    assert default.values == reference.values  # boosted trees are all that is left
+    rows = {row.name: row for row in comparison.rows}
+    assert rows[DEFAULT].values == rows["boosted trees"].values  # boosted trees are all that is left
     assert comparison.to_dict()["notes"] == list(comparison.notes)
 
 
 @pytest.mark.parametrize("name", [method.name for method in module.METHODS])
 def test_every_method_makes_a_classifier(name):
     method = next(method for method in module.METHODS if method.name == name)
-    model = classifier_of(method.name, "f1", time_budget=7.0)
+    model = find_method(method.name).classifier("f1", time_budget=7.0)
     assert model.models == ("auto" if method.name == DEFAULT else list(method.models))
     assert (model.class_weight, model.time_budget) == (method.class_weight, 7.0)
 
 
 def test_rows_that_are_no_methods_are_refused():
     with pytest.raises(InvalidValueError, match=r"only shown for comparison; use 'network \(cross-entropy\)'"):
-        classifier_of("network (cross-entropy, untuned)", "f1")
+        find_method("network (cross-entropy, untuned)")
     with pytest.raises(InvalidValueError, match="there is no method 'all positive'; the methods are 'metricfit'"):
-        classifier_of("all positive", "f1")
+        find_method("all positive")
 
 
 def test_the_interval_of_a_mean_is_that_of_nadeau_and_bengio():

@@ -18,17 +18,18 @@ def table():
 
 def test_methods_are_judged_in_money(table, tmp_path):
     result = metricfit.compare(
-        table, "fraud", "cost(fp=5, fn='amount')", methods=["logistic regression"], folds=2, seed=1
+        table, "fraud", "cost(fp=5, fn='amount')", methods=["metricfit", "logistic regression"], folds=2, seed=1
     )
     rows = {row.name: row for row in result.rows}
     y, amount = table["fraud"].to_numpy(), table["amount"].to_numpy()
     share = y.mean()
     assert rows["none positive"].mean == pytest.approx((y * amount).mean(), rel=0.02)  # folds of nearly equal sizes
     assert rows["all positive"].mean == pytest.approx(5 * (1 - share), rel=0.02)
-    paid = np.where(y == 1, (result.decided == 0) * amount, (result.decided == 1) * 5.0)
+    decided = result.decisions["metricfit"].decided
+    paid = np.where(y == 1, (decided == 0) * amount, (decided == 1) * 5.0)
     assert rows["metricfit"].mean == pytest.approx(paid.mean(), rel=0.02)
     assert result.rows[0].mean == min(row.mean for row in result.rows)
-    assert result.threshold is None
+    assert result.decisions["metricfit"].threshold is None
     assert result.recommended in rows
     page = result.report(tmp_path / "report.html").read_text()
     assert "What the decisions cost" in page

@@ -9,7 +9,7 @@ from metricfit import metrics
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 
-TINY = {"methods": [], "folds": 2}
+TINY = {"methods": ["metricfit"], "folds": 2}
 
 
 @pytest.fixture(scope="module")

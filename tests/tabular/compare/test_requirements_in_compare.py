@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from sklearn.metrics import recall_score
 
 from metricfit import metrics, parse_requirement
@@ -29,29 +28,18 @@ def test_a_method_meets_the_requirements_of_a_class_by_its_name(classes, confide
     requirements = class_requirements([parse_requirement("recall[gold] >= 0.85")], classes, names=names)
     judge = Judge(train, test, None, classes, metrics.f1, "macro", requirements, confidence)
     trained = TrainedLogits(1.0, logits(train, classes, rng), logits(test, classes, rng))
-    results, decisions = judge.method(LOGISTIC, [trained])
-    result = results[LOGISTIC.name]
+    result = judge.method(LOGISTIC, [trained])[LOGISTIC.name]
     assert result.not_reachable is None
-    recall = recall_score(test, decisions.decided, labels=[1], average=None)[0]
+    recall = recall_score(test, result.decisions.decided, labels=[1], average=None)[0]
     assert result.held == (recall >= 0.85)
     assert recall > 0.75
     if confidence is not None:
-        plain, _ = Judge(train, test, None, classes, metrics.f1, "macro", requirements).method(LOGISTIC, [trained])
+        plain = Judge(train, test, None, classes, metrics.f1, "macro", requirements).method(LOGISTIC, [trained])
         assert plain[LOGISTIC.name].value != result.value
 
 
 def test_the_recommended_method_keeps_the_requirements_and_the_confidence():
-    nothing = torch.zeros(0).numpy()
-    found = Comparison(
-        "f1",
-        [],
-        "",
-        nothing,
-        nothing,
-        nothing,
-        recommended=LOGISTIC.name,
-        subject_to=("recall >= 0.9",),
-        confidence=0.9,
-    )
+    nothing = np.zeros(0, dtype=np.int64)
+    found = Comparison("f1", [], "", nothing, LOGISTIC.name, subject_to=("recall >= 0.9",), confidence=0.9)
     model = found.classifier()
     assert (model.subject_to, model.confidence) == (["recall >= 0.9"], 0.9)

@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from metricfit.data import folds
 from metricfit.tabular.compare.comparison import compare
-from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, classifier_of, methods
+from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, find_method, methods
 
 NAMES = np.array(["low", "middle", "high"])
 
@@ -16,7 +16,7 @@ NAMES = np.array(["low", "middle", "high"])
 @pytest.fixture(scope="module")
 def comparison():
     X, y = make_table(150, classes=3)
-    return compare(X, NAMES[y], "f1", methods=["logistic regression"], folds=2)
+    return compare(X, NAMES[y], "f1", methods=[DEFAULT, "logistic regression"], folds=2)
 
 
 def labels():
@@ -38,18 +38,19 @@ def test_values_are_those_of_the_classifiers(comparison):
         row = next(row for row in comparison.rows if row.name == name)
         numbers = np.searchsorted(comparison.classes, y)
         for value, (train, test) in zip(row.values, folds(X, numbers, 2, seed=0), strict=True):
-            model = classifier_of(name, "f1", random_state=0).fit(X.iloc[train], y[train])
+            model = find_method(name).classifier("f1", random_state=0).fit(X.iloc[train], y[train])
             assert value == pytest.approx(model.score(X.iloc[test], y[test]))
 
 
 def test_decisions_and_probabilities_of_the_default_cover_all_rows(comparison):
     _, y = labels()
-    assert comparison.scores.shape == (150, 3)
-    np.testing.assert_allclose(comparison.scores.sum(1), 1.0)
-    decided = np.array(comparison.classes)[comparison.decided]
+    kept = comparison.decisions[DEFAULT]
+    assert kept.scores.shape == (150, 3)
+    np.testing.assert_allclose(kept.scores.sum(1), 1.0)
+    decided = np.array(comparison.classes)[kept.decided]
     row = next(row for row in comparison.rows if row.name == DEFAULT)
     assert f1_score(y, decided, average="macro") == pytest.approx(row.mean, abs=0.05)
-    assert comparison.threshold is None
+    assert kept.threshold is None
 
 
 def test_the_largest_class_is_scikit_learns_dummy(comparison):
@@ -67,12 +68,12 @@ def test_metrics_of_the_whole_matrix_and_other_averages():
         ("mcc", "macro", matthews_corrcoef),
         ("f1", "weighted", lambda true, decided: f1_score(true, decided, average="weighted")),
     ):
-        comparison = compare(X, y, metric, methods=[], folds=2, average=average)
+        comparison = compare(X, y, metric, methods=[DEFAULT], folds=2, average=average)
         row = next(row for row in comparison.rows if row.name == DEFAULT)
         numbers = np.searchsorted(comparison.classes, y)
         for value, (_, test) in zip(row.values, folds(X, numbers, 2, seed=0), strict=True):
-            assert value == pytest.approx(score(numbers[test], comparison.decided[test]))
-        assert comparison.classifier().average == average
+            assert value == pytest.approx(score(numbers[test], comparison.decisions[DEFAULT].decided[test]))
+        assert comparison.classifier(DEFAULT).average == average
 
 
 def test_the_page_names_the_classes(comparison, tmp_path):

@@ -2,49 +2,58 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import torch
 from numpy.typing import NDArray
+from sklearn.model_selection import TimeSeriesSplit
 
+from metricfit._files import hash_bytes
 from metricfit.core.types import ScalarAverage
+from metricfit.data import folds as split_into_folds
+from metricfit.data.columns import order_by_time
+from metricfit.decide.choose import checked_guarantee
 from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics import Metric, get_metric
+from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.class_order import check_has_order, declared_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.runs import run
 from metricfit.runs.cells import Watch
 from metricfit.runs.executor import check_backend, threads_per_job
-from metricfit.tabular.classifier import MetricClassifier
-from metricfit.tabular.compare.arguments import (
-    cell_folder,
-    check_confidence_of_folds,
-    name_of_metric,
-    number_classes,
-    numbered_requirements,
-    requirement_texts,
-    sort_by_time_column,
-    split_columns,
-    split_rows,
+from metricfit.tabular.compare.judging import MethodDecisions, judge_folds, judge_pooled
+from metricfit.tabular.compare.methods import COMPLEXITY, PLAIN, REFERENCE, YOURS, Method, choose_methods, find_method
+from metricfit.tabular.compare.own_models import (
+    TUNED,
+    OutsidePredictions,
+    OwnModel,
+    check_names,
+    lightgbm_as_it_comes,
+    read_predictions,
+    split_methods,
 )
-from metricfit.tabular.compare.judging import FoldResults, MethodDecisions, judge_folds, judge_pooled
-from metricfit.tabular.compare.methods import BASELINES, DEFAULT, UNTUNED, choose_methods, classifier_of
 from metricfit.tabular.compare.run_description import continue_run, describe_table
 from metricfit.tabular.compare.trainings import (
+    Compared,
     TrainingTask,
     forget_encoded_fold,
-    load_training,
+    load_networks,
     read_training,
-    trainings_of,
 )
 from metricfit.tabular.compare.verdict import ComparisonRow, advise, standings
+from metricfit.tabular.families.family import Integers, Splits
 from metricfit.tabular.parameters import threads_of
+from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.tabular.report_layer import report_module
 
 
@@ -55,14 +64,10 @@ class Comparison:
     Attributes:
         metric: Name of the metric.
         rows: One row per method and per decision without a model, best mean first.
-        verdict: Which method to use and why, in a few sentences.
-        scores: The default method's probabilities of each row, by models that did not train on the row: of the positive
-            class ``(n,)``, or of each of several classes ``(n, c)``.
-        decided: The class number that the default method decided for each row.
+        verdict: Which method to use, and how it compares with the reference and with your own models: two sentences.
         labels: The class number of each row; of two classes, 1 is the positive one.
-        threshold: Mean of the default method's thresholds over the folds; None for several classes and for costs in
-            columns.
         recommended: Name of the recommended method.
+        details: The reasons in full, with intervals, and the rule: one sentence or two each.
         subject_to: The requirements, as text.
         average: The average over several classes.
         notes: What was left out of the comparison, and why.
@@ -71,12 +76,14 @@ class Comparison:
         group: Name of the column whose rows stayed together; None if there is none.
         classes: Names of the classes, by their numbers; of two, the positive one is second.
         costs: The costs of each row, if the metric takes costs from columns.
-        decisions: The scores, the decisions and the thresholds of each method, by its name.
+        decisions: The scores, the decisions and the thresholds of each row of the comparison that has a model.
         groups: The group of each row; None if there is no such column.
         time: Name of the column that the rows are ordered by; None if folds are not in the order of time. With it, the
-            first rows are only learned from, and are missing in scores, decisions, labels and costs.
+            first rows are only learned from, and are missing in decisions, labels and costs.
         confidence: The probability with which the requirements had to hold on new rows; None if they were met on the
             training rows alone.
+        models: The models from outside metricfit that were compared, by their names.
+        positive: The positive label of two; None for several classes.
 
     Example:
         >>> import metricfit, numpy as np, pandas as pd
@@ -89,11 +96,9 @@ class Comparison:
     metric: str
     rows: list[ComparisonRow]
     verdict: str
-    scores: NDArray[np.float64] = field(repr=False)
-    decided: NDArray[np.int64] = field(repr=False)
     labels: NDArray[np.int64] = field(repr=False)
-    threshold: float | None = None
-    recommended: str | None = None
+    recommended: str
+    details: tuple[str, ...] = ()
     subject_to: tuple[str, ...] = ()
     average: ScalarAverage = "macro"
     notes: tuple[str, ...] = ()
@@ -106,32 +111,48 @@ class Comparison:
     groups: NDArray[Any] | None = field(default=None, repr=False)
     time: str | None = None
     confidence: float | None = None
+    models: Mapping[str, OwnModel | OutsidePredictions] = field(default_factory=dict, repr=False)
+    positive: Any = None
 
     @property
     def requirements_reachable(self) -> bool:
         """Whether some tuned method met the requirements on the training rows of every fold."""
-        return any(not row.not_reachable for row in self.rows if row.name not in {*UNTUNED, *BASELINES})
+        return any(not row.not_reachable for row in self.rows if not row.plain)
 
-    def classifier(self, method: str | None = None, **parameters: Any) -> MetricClassifier:
+    @property
+    def reference_first(self) -> list[ComparisonRow]:
+        """The rows as they are shown: what one would do without this library, then the best mean first."""
+        return sorted(self.rows, key=lambda row: row.name != REFERENCE)
+
+    def classifier(self, method: str | None = None, **parameters: Any) -> Any:
         """Return a compared method as an unfitted classifier, to fit it on all rows.
 
         Args:
             method: Name of the method; by default the recommended one.
-            parameters: Parameters of MetricClassifier, such as ``pos_label``.
+            parameters: Parameters of MetricClassifier, or of TunedDecisionClassifier for a model of your own with tuned
+                decisions.
 
         Returns:
-            The classifier, for the metric and the requirements of the comparison.
+            A MetricClassifier for the metric and the requirements of the comparison; for a model of your own the model
+            itself, or a TunedDecisionClassifier around it.
 
         Raises:
-            InvalidValueError: There is no such method.
+            InvalidValueError: There is no such method, or its predictions are all that is known.
         """
         name = self.recommended if method is None else method
-        settings: dict[str, Any] = {
+        settings = {
             "subject_to": list(self.subject_to) or None,
             "confidence": self.confidence,
             "average": self.average,
-        }
-        return classifier_of(str(name), self.metric, **settings | parameters)
+        } | parameters
+        model = self.models.get(name.removesuffix(TUNED))
+        if isinstance(model, OutsidePredictions):
+            raise InvalidValueError(f"{quote(name)} was compared by its predictions, so there is nothing to fit")
+        if model is None:
+            return find_method(name).classifier(self.metric, **settings)
+        if self.positive is not None:
+            settings = {"pos_label": self.positive} | settings
+        return model.classifier(name, self.metric, forward=self.time is not None, **settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the comparison in plain values, in the form that ``metricfit compare --json`` prints.
@@ -143,6 +164,7 @@ class Comparison:
         return {
             "metric": self.metric,
             "verdict": self.verdict,
+            "details": list(self.details),
             "recommended": self.recommended,
             "recommendation": {
                 "method": advice.row.name,
@@ -152,9 +174,44 @@ class Comparison:
                 "not_better_than": advice.alarm,
                 "requirements_reachable": self.requirements_reachable,
             },
-            "methods": [row.to_dict() for row in self.rows],
+            "methods": [row.to_dict() | {"recommended": row.name == self.recommended} for row in self.rows],
             "notes": list(self.notes),
         }
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows as a table: the reference first, then the best mean first.
+
+        Returns:
+            One row per method, with its mean, the 95 % interval of the mean, the difference to the reference with its
+            simultaneous interval and corrected p-value, the seconds of training, and whether it is recommended. Under
+            requirements there is also the number of folds on which they held.
+        """
+        none = (None, None)
+        table = [
+            {
+                "method": row.name,
+                "recommended": row.name == self.recommended,
+                "mean": row.mean,
+                "low": (row.interval or none)[0],
+                "high": (row.interval or none)[1],
+                "difference": row.difference,
+                "difference_low": (row.difference_interval or none)[0],
+                "difference_high": (row.difference_interval or none)[1],
+                "p_value": row.p_value,
+                "seconds": row.seconds,
+                "held": row.held,
+            }
+            for row in self.reference_first
+        ]
+        frame = pd.DataFrame(table)
+        numbers = frame.columns.difference(["method", "recommended"])
+        frame = frame.astype(dict.fromkeys(numbers, float))
+        return frame if self.subject_to else frame.drop(columns="held")
+
+    def _repr_html_(self) -> str:
+        """Show the verdict, the table with the recommended row marked, and the reasons folded away, in a notebook."""
+        shown: str = report_module("comparison_page").show_comparison(self)
+        return shown
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write the comparison as one HTML page.
@@ -177,7 +234,9 @@ def compare(
     target: Any,
     metric: str | Metric = "f1",
     *,
-    methods: Sequence[str] | None = None,
+    methods: Sequence[Any] | None = None,
+    predictions: Mapping[str, Any] | None = None,
+    networks: bool = False,
     subject_to: Requirements | None = None,
     confidence: float | None = None,
     groups: Any = None,
@@ -193,11 +252,13 @@ def compare(
     backend: str = "loky",
     progress: Watch | None = None,
 ) -> Comparison:
-    """Compare ways to train a classifier and to decide, on identical folds.
+    """Compare ways to train a classifier and to decide, on identical folds: metricfit's methods, and your own models.
 
-    Every method is trained on all folds but one and judged on that one, exactly as ``MetricClassifier`` trains it.
-    Methods that consist of the same models share their training. The result recommends the method with the best mean,
-    or a simpler one that is nearly as good.
+    Every method is trained on all folds but one and judged on that one. Methods of metricfit are trained as
+    ``MetricClassifier`` trains them; those that consist of the same models share their training. A model of your own
+    has two rows: its own ``predict``, and the decisions of a ``TunedDecisionClassifier`` around it. LightGBM with its
+    defaults, decided by its own ``predict``, is always there, and every difference is to this reference. The result
+    recommends the method with the best mean, or a simpler one that is nearly as good.
 
     Args:
         table: A pandas or polars DataFrame, or an array. Columns may be of any kind, and values may be missing.
@@ -205,10 +266,15 @@ def compare(
         metric: The metric that the methods are judged by, such as ``"f1"`` or ``"fbeta(beta=2)"``. With
             ``"cost(fp=5, fn='amount')"`` they are judged by the mean cost per row, where a miss costs what the column
             "amount" says; methods that are trained for a metric of counts are then left out.
-        methods: Names of the methods to compare, such as ``["extra trees"]``; by default all of them. The default of
-            metricfit and boosted trees, which the others are compared with, are always included.
+        methods: What to compare: names such as ``"metricfit"`` or ``"extra trees"``, classifiers of your own, and pairs
+            of a name and a classifier. By default all methods of metricfit that take seconds. A Pipeline gets the table
+            as it is; for another classifier, words become categories.
+        predictions: Predictions of other programs by their names, each made by models that did not train on the row:
+            one label or one probability of the positive class per row, or a table with a column of probabilities per
+            class. A column "fold" says which fold held each row out; all methods are then compared on these folds.
+        networks: Whether to compare networks too, which need torch and take minutes.
         subject_to: Requirements on every method's decisions, such as ``"recall >= 0.9"``; of several classes,
-            ``"recall['gold'] >= 0.9"`` is on one of them.
+            ``"recall['gold'] >= 0.9"`` is on one of them. Only methods that decide for them can be recommended.
         confidence: The probability with which the requirements must hold on new rows, as in ``MetricClassifier``.
         groups: Name of a column, or one value per row. Rows with the same value stay on one side of a split. A column
             that is named here is not learned from.
@@ -221,18 +287,19 @@ def compare(
         folds: Number of folds.
         folder: Where finished trainings are kept, so that an interrupted comparison can continue, and a comparison for
             another metric reuses the trainings that do not depend on it. A folder with trainings of another table or
-            with other options is refused with what has changed. By default nothing is kept.
+            with other options is refused with what has changed. Models of your own are known by their parameters: if
+            you change the code of a class, choose another folder. By default nothing is kept.
         name: Name of the table in the report.
-        time_budget: Seconds of each training; None for no limit. A model that would not be ready in time is left out.
-            Boosted trees are always trained.
+        time_budget: Seconds of each training of metricfit's; None for no limit. A model that would not be ready in time
+            is left out. Boosted trees and your own models are always trained.
         seed: Seed of the folds and of every method.
         jobs: Number of trainings at a time; -1 for one per core.
         backend: Backend of joblib: "loky" for processes on this machine, "ray" or "dask" for several machines.
         progress: Called after every training with a ``metricfit.runs.Progress``.
 
     Returns:
-        The rows, the verdict and the recommended method; ``report(path)`` writes them as an HTML page, and
-        ``classifier()`` is the recommended method, to be fitted on all rows.
+        The rows, the verdict and the recommended method; ``report(path)`` writes them as an HTML page, ``to_frame()``
+        as a table, and ``classifier()`` is the recommended method, to be fitted on all rows.
 
     Raises:
         InvalidValueError: If the table, the target or an option cannot be used; the message says why.
@@ -242,96 +309,333 @@ def compare(
         >>> import metricfit, numpy as np, pandas as pd
         >>> rng = np.random.default_rng(0)
         >>> table = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]).assign(y=lambda t: t["a"] > 0.5)
-        >>> result = metricfit.compare(table, "y", "f1", methods=["logistic regression"], folds=2)
-        >>> sorted(row.name for row in result.rows)[1:4]
-        ['at random', 'boosted trees', 'logistic regression']
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> result = metricfit.compare(table, "y", "f1", methods=[("mine", GaussianNB())], folds=2)
+        >>> sorted(row.name for row in result.rows)[:1] + sorted(row.name for row in result.rows)[-3:]
+        ['LightGBM as it comes', 'mine', 'mine, tuned', 'none positive']
     """
     check_backend(jobs, backend)
-    metric_name, requirements = name_of_metric(metric), requirement_texts(subject_to)
-    X, y, group_values, group_name, target_name = split_columns(table, target, groups, time)
-    time_name = None
-    if time is not None:
-        X, y, time_name = sort_by_time_column(table, X, y, time)
-    labels, classes = number_classes(y, pos_label, folds)
+    metric_name, asked = name_of_metric(metric), requirement_texts(subject_to)
+    rows = read_rows(table, target, groups, time)
+    numbers, labels = number_classes(rows.y, pos_label, folds)
+    classes = tuple(str(label) for label in labels)
     required = class_requirements(as_requirements(subject_to), len(classes), names=classes)
-    if average not in ("macro", "micro", "weighted"):
-        raise InvalidValueError(f"average is 'macro', 'micro' or 'weighted'; got {quote(average)}")
-    judged = get_metric(metric_name)
-    check_has_order(
-        np.unique(y).tolist(), declared_order(y), [judged, *(requirement.metric for requirement in required)]
+    columns = check_metric(metric_name, average, rows, len(classes), asked, required)
+    names, own = split_methods(methods, rows.X)
+    outside = [read_predictions(key, values, labels, len(table)) for key, values in (predictions or {}).items()]
+    outside = [found.take(rows.order) for found in outside]
+    check_names([*(model.name for model in own), *(model.name for model in outside)])
+    chosen = choose_methods(
+        names, networks=networks, classes=len(classes), constrained=bool(asked), row_costs=bool(columns)
     )
-    columns = cost_columns(judged, X)
-    check_costs(judged, columns, len(classes), requirements)
-    compared = choose_methods(
-        methods, classes=len(classes), constrained=bool(requirements), row_costs=bool(judged.columns)
-    )
-    splits, notes = split_rows(X, labels, folds, seed=seed, groups=group_values, forward=time is not None)
-    check_confidence_of_folds(required, confidence, labels, group_values, splits)
+    threads = threads_per_job(jobs) or threads_of(-1)
+    compared: list[Compared] = [lightgbm_as_it_comes(seed, threads, len(numbers)), *chosen, *own, *outside]
+    splits, notes = split_rows(rows, numbers, folds, seed=seed, outside=outside)
+    check_confidence_of_folds(required, confidence, numbers, rows.groups, splits)
     task = TrainingTask(
-        X,
-        labels,
-        group_values,
+        rows.X,
+        numbers,
+        rows.groups,
         splits,
         metric_name,
         average,
         numbered_requirements(required, len(classes)),
         seed,
         time_budget,
-        threads_per_job(jobs) or threads_of(-1),
-        time is not None,
+        threads,
+        rows.time is not None,
+        rows.y,
+        labels,
+        asked,
+        confidence,
     )
-    description = describe_table(X, labels, classes, group_values) | {
-        "target": target_name,
+    table_facts = describe_table(rows.X, numbers, classes, rows.groups)
+    description = table_facts | {
+        "target": rows.target,
         "positive": classes[1] if len(classes) == 2 else None,
-        "group": group_name,
-        "time": time_name,
+        "group": rows.group,
+        "time": rows.time,
         "folds": folds,
         "seed": seed,
         "time_budget": time_budget,
         "metric": metric_name,
         "average": average,
-        "subject_to": requirements,
+        "subject_to": asked,
         "confidence": confidence,
         "methods": [method.name for method in compared],
     }
-    trainings = list(dict.fromkeys(training for method in compared for training in trainings_of(method)))
-    cells = task.cells(name, trainings)
+    cells = task.cells(name, hash_bytes(json.dumps(table_facts, sort_keys=True).encode()), compared)
     with cell_folder(folder) as place:
         continue_run(place, name, description)
+        prepare = load_networks if any(method.is_network for method in chosen) else None
         try:
-            reports = run(cells, task.train, place, jobs=jobs, backend=backend, prepare=load_training, watch=progress)
+            reports = run(cells, task.train, place, jobs=jobs, backend=backend, prepare=prepare, watch=progress)
         finally:
             forget_encoded_fold()
     trained = {(cell.training, cell.fold): read_training(cell, reports[cell.name]) for cell in cells}
-    results: FoldResults = judge_folds(task, compared, trained, len(classes), required, confidence)
-    tested = task.tested_rows
-    decisions = {method: decided.take(tested) for method, decided in results.decisions.items()}
-    rows = [
-        replace(row, requirements=judge_pooled(decisions[row.name].decided, labels[tested], len(classes), required))
+    results = judge_folds(task, compared, trained, required)
+    tested, decisions = task.tested_rows, results.decisions(splits)
+    yours = {model.name: YOURS for model in compared[1 + len(chosen) :]}
+    standing = standings(
+        results.by_row,
+        get_metric(metric_name),
+        required=bool(asked),
+        complexity=COMPLEXITY | yours | {key + TUNED: YOURS + 1 for key in yours},
+        plain={*yours, *PLAIN},
+    )
+    judged = [
+        replace(row, requirements=judge_pooled(decisions[row.name].decided, numbers[tested], len(classes), required))
         if row.name in decisions
         else row
-        for row in standings(results.by_row, judged, required=bool(requirements))
+        for row in standing
     ]
-    advice, by_default = advise(rows, metric_name), decisions[DEFAULT]
+    advice = advise(judged, metric_name)
     return Comparison(
         metric_name,
-        rows,
+        judged,
         advice.text,
-        by_default.scores,
-        by_default.decided,
-        labels[tested],
-        threshold=by_default.threshold,
-        recommended=advice.row.name,
-        subject_to=tuple(requirements),
+        numbers[tested],
+        advice.row.name,
+        details=advice.details,
+        subject_to=tuple(asked),
         confidence=confidence,
         average=average,
         notes=(*notes, *results.notes),
         name=name,
-        target=target_name,
-        group=group_name,
+        target=rows.target,
+        group=rows.group,
         classes=classes,
-        costs=row_costs(judged, columns, len(labels)).take(tested) if judged.columns else None,
+        costs=row_costs(get_metric(metric_name), columns, len(numbers)).take(tested) if columns else None,
         decisions=decisions,
-        groups=group_values,
-        time=time_name,
+        groups=rows.groups,
+        time=rows.time,
+        models={model.name: model for model in compared if not isinstance(model, Method)},
+        positive=labels[1] if len(labels) == 2 else None,
     )
+
+
+@contextmanager
+def cell_folder(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """Give the folder that keeps the trainings, or a temporary one."""
+    if folder is not None:
+        yield Path(folder)
+        return
+    with tempfile.TemporaryDirectory(prefix="metricfit-compare-") as temporary:
+        yield Path(temporary)
+
+
+def name_of_metric(metric: str | Metric) -> str:
+    """Return the metric as text, because the cells of a comparison keep it in their files."""
+    if isinstance(metric, str):
+        get_metric(metric)
+        return metric
+    try:
+        known = get_metric(metric.name) == metric
+    except ValueError:
+        known = False
+    if not known:
+        raise InvalidValueError(
+            f"compare takes metrics that metricfit knows by name, such as 'fbeta(beta=2)'; got {quote(metric)}"
+        )
+    return metric.name
+
+
+def requirement_texts(subject_to: Requirements | None) -> list[str]:
+    """Return the requirements as text, after checking them."""
+    as_requirements(subject_to)
+    if subject_to is None:
+        return []
+    several = [subject_to] if isinstance(subject_to, (str, Requirement)) else subject_to
+    return [str(requirement) for requirement in several]
+
+
+def numbered_requirements(requirements: Sequence[Requirement], classes: int) -> tuple[str, ...]:
+    """Return requirements as text for rows whose labels are class numbers.
+
+    Args:
+        requirements: The requirements, on classes by their numbers (``class_requirements``).
+        classes: The number of classes.
+
+    Example:
+        >>> from metricfit.metrics import recall
+        >>> numbered_requirements([recall.of_class(1, "gold") >= 0.9], 3)
+        ('recall[1] >= 0.9',)
+    """
+    indices = [requirement.metric.class_index if classes > 2 else None for requirement in requirements]
+    pairs = zip(requirements, indices, strict=True)
+    return tuple(str(replace(each, metric=each.metric.of_class(index))) for each, index in pairs)
+
+
+class ComparedRows(NamedTuple):
+    """The rows of a comparison; with a column of times, in the order of time.
+
+    Attributes:
+        X: The features.
+        y: The labels.
+        groups: The group of each row, or None.
+        order: The number of each row in the table as it was passed.
+        target: Name of the column of labels.
+        group: Name of the column of groups, or None.
+        time: Name of the column of times, or None.
+    """
+
+    X: pd.DataFrame
+    y: pd.Series
+    groups: NDArray[Any] | None
+    order: Integers
+    target: str
+    group: str | None
+    time: str | None
+
+
+def read_rows(table: Any, target: Any, groups: Any, time: Any) -> ComparedRows:
+    """Return the features, the labels and the groups of a table.
+
+    Args:
+        table: A pandas or polars DataFrame, or an array.
+        target: Name of a column, or the labels themselves.
+        groups: Name of a column, one value per row, or None.
+        time: Name of a column, one value per row, or None.
+
+    Raises:
+        InvalidValueError: A column is missing or cannot be used.
+    """
+    if groups is not None and time is not None:
+        raise InvalidValueError("groups= and time= both say how rows are split into folds; give one of them")
+    frame = table.to_pandas() if hasattr(table, "to_pandas") else pd.DataFrame(table)
+    frame = frame.rename(columns=str)
+    y, target_name = _column(frame, target, "target")
+    aside, name = (time, "time") if groups is None else (groups, "groups")
+    values, aside_name = (None, None) if aside is None else _column(frame, aside, name)
+    named = [column for column in (target, aside) if isinstance(column, str)]
+    if len(set(named)) < len(named):
+        raise InvalidValueError(f"target and {name} both name the column {quote(target)}; {name} needs another one")
+    X, order = frame.drop(columns=named).reset_index(drop=True), np.arange(len(frame))
+    if X.shape[1] == 0:
+        raise InvalidValueError("the table has no column to learn from")
+    if values is not None and groups is not None:
+        return ComparedRows(X, y, values.to_numpy(), order, target_name, aside_name, None)
+    if values is not None:
+        order = order_by_time(values.rename(aside_name))
+        X, y = X.iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
+    return ComparedRows(X, y, None, order, target_name, None, aside_name)
+
+
+def _column(frame: pd.DataFrame, column: Any, parameter: str) -> tuple[pd.Series, str]:
+    """Return a column that is given by its name or by its values, and what to call it."""
+    if isinstance(column, str):
+        if column not in frame.columns:
+            raise InvalidValueError(f"{parameter}={quote(column)} is not a column of the table")
+        values, name = frame[column].reset_index(drop=True), column
+    else:
+        values = column.to_pandas() if hasattr(column, "to_pandas") else column  # of polars, with its categories
+        values = values if isinstance(values, (pd.Series, pd.Categorical)) else np.asarray(values)
+        values = pd.Series(values).reset_index(drop=True)
+        name = str(getattr(column, "name", None) or parameter)
+    if len(values) != len(frame):
+        raise InvalidValueError(f"{parameter} has {len(values)} values for a table of {len(frame)} rows")
+    missing = int(values.isna().sum())
+    if missing:
+        raise InvalidValueError(f"{parameter} is missing in {missing} of {len(frame)} rows; remove those rows")
+    return values, name
+
+
+def number_classes(y: pd.Series, pos_label: Any, folds: int) -> tuple[Integers, NDArray[Any]]:
+    """Return the class number of each row, and the labels by class number; of two classes, 1 is the positive one.
+
+    Args:
+        y: The labels.
+        pos_label: The positive class of two, or None to choose it.
+        folds: The number of folds; every class needs a row in each.
+
+    Raises:
+        InvalidValueError: A class has too few rows, or ``pos_label`` is given for several classes.
+    """
+    labels = np.asarray(y)
+    classes = classes_of(labels)
+    counts = pd.Series(labels).value_counts()
+    if counts.iloc[-1] < folds:
+        raise InvalidValueError(
+            f"the class {quote(counts.index[-1])} has {counts.iloc[-1]} rows, fewer than {folds} folds; use fewer folds"
+        )
+    order = order_of(classes, choose_positive_class(labels, pos_label), declared_order(y))
+    numbers = np.argsort(order)[np.searchsorted(classes, labels)]
+    return numbers.astype(np.int64), classes[order]
+
+
+def check_metric(
+    name: str, average: str, rows: ComparedRows, classes: int, asked: Sequence[str], required: Sequence[Requirement]
+) -> Mapping[str, Any]:
+    """Refuse a metric that the rows do not suit, and return the columns that it takes costs from.
+
+    Raises:
+        InvalidValueError: The metric, the average or the requirements cannot be used.
+    """
+    if average not in ("macro", "micro", "weighted"):
+        raise InvalidValueError(f"average is 'macro', 'micro' or 'weighted'; got {quote(average)}")
+    metric = get_metric(name)
+    judged = [metric, *(requirement.metric for requirement in required)]
+    check_has_order(np.unique(rows.y).tolist(), declared_order(rows.y), judged)
+    columns = cost_columns(metric, rows.X)
+    check_costs(metric, columns, classes, asked)
+    return columns
+
+
+def split_rows(
+    rows: ComparedRows, numbers: Integers, folds: int, *, seed: int, outside: Sequence[OutsidePredictions]
+) -> tuple[Splits, list[str]]:
+    """Split rows into the folds of a comparison.
+
+    Args:
+        rows: The rows.
+        numbers: Class numbers.
+        folds: Number of folds.
+        seed: Seed of stratified folds.
+        outside: Predictions of other programs; if they have folds, these are the folds.
+
+    Returns:
+        For each fold the training rows and the test rows, and notes about folds that are left out because their
+        training rows or their test rows lack a class.
+
+    Raises:
+        InvalidValueError: Fewer than two folds can be used.
+    """
+    given = [model.fold for model in outside if model.fold is not None]
+    if given:
+        pairs = [(np.flatnonzero(given[0] != k), np.flatnonzero(given[0] == k)) for k in np.unique(given[0])]
+        if rows.time is not None or not all(np.array_equal(fold, given[0]) for fold in given):
+            raise InvalidValueError("time= and all predictions must agree on the folds: there is one column 'fold'")
+    elif rows.time is None:
+        return split_into_folds(rows.X, numbers, folds, seed=seed, groups=rows.groups), []
+    elif len(numbers) <= folds:
+        raise InvalidValueError(f"{len(numbers)} rows cannot be split into {folds} folds and the rows before them")
+    else:
+        pairs = list(TimeSeriesSplit(folds).split(numbers))
+    every = len(np.unique(numbers))
+    splits = [pair for pair in pairs if all(len(np.unique(numbers[part])) == every for part in pair)]
+    dropped = f"{len(pairs) - len(splits)} of {len(pairs)} folds are left out: their training or test rows lack a class"
+    if len(splits) < 2:
+        raise InvalidValueError(
+            f"{dropped}, and a comparison needs two folds; use fewer folds, or leave the column of times out"
+        )
+    return splits, [] if len(splits) == len(pairs) else [dropped]
+
+
+def check_confidence_of_folds(
+    requirements: Sequence[Requirement],
+    confidence: float | None,
+    labels: Integers,
+    groups: NDArray[Any] | None,
+    splits: Splits,
+) -> None:
+    """Refuse a confidence that the training rows of some fold cannot give, before anything is trained.
+
+    Raises:
+        InfeasibleError: There are too few rows; the message says how many are needed.
+        InvalidValueError: There are no requirements, or requirements or rows without exact bounds.
+    """
+    if confidence is None:
+        return
+    for training_rows, _ in splits:
+        y = torch.from_numpy(labels[training_rows])
+        checked_guarantee(requirements, y, confidence, groups=None if groups is None else groups[training_rows])

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
@@ -26,10 +25,11 @@ from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.average import averaged
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
 from metricfit.tabular.compare.methods import DEFAULT, Method, baseline_shares, expected_counts
-from metricfit.tabular.compare.trainings import TrainedLogits, Training, TrainingTask, trainings_of
+from metricfit.tabular.compare.own_models import TUNED, OutsidePredictions, OwnModel
+from metricfit.tabular.compare.trainings import Compared, TrainedLogits, Training, TrainingTask, trainings_of
 from metricfit.tabular.ensemble import cross_fit, fit_mixture
 from metricfit.tabular.ensemble_fit import collect_out_of_fold, parts_of
-from metricfit.tabular.families.family import Integers
+from metricfit.tabular.families.family import Floats, Integers, Splits
 
 
 @dataclass(frozen=True)
@@ -121,37 +121,37 @@ def _judge(requirement: Requirement, counts: Counts, drawn: Counts) -> PooledReq
 
 
 @dataclass(frozen=True)
-class FoldResult:
-    """A method on one fold.
+class FoldDecisions:
+    """How a row of the comparison decided the test rows of one fold.
 
     Attributes:
-        value: The metric on the test rows.
-        seconds: The time of training.
-        held: Whether the requirements held on the test rows.
-        not_reachable: What is reachable, if no threshold met the requirements on the training rows; otherwise None.
+        decided: Class numbers.
+        probabilities: Of the positive class ``(n,)``, or of each of several classes ``(n, c)``; None if unknown.
+        threshold: The threshold of the probabilities; None if there is none, as for several classes.
     """
 
-    value: float
-    seconds: float = 0.0
-    held: bool = True
-    not_reachable: str | None = None
+    decided: Integers
+    probabilities: Floats | None = None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)
-class TestDecisions:
-    """How a method decided the test rows of one fold.
+class FoldResult:
+    """A row of the comparison on one fold.
 
     Attributes:
-        probabilities: Of the positive class ``(n,)``, or of each of several classes ``(n, c)``.
-        decided: Class numbers.
-        threshold: The threshold of the probabilities; None for several classes and for costs in columns.
+        value: The metric on the test rows.
+        seconds: The time of training; None if nothing was trained.
+        held: Whether the requirements held on the test rows.
+        not_reachable: What is reachable, if no threshold met the requirements on the training rows; otherwise None.
+        decisions: The decisions; None for decisions without a model.
     """
 
-    __test__ = False  # pytest would collect it
-
-    probabilities: NDArray[np.float64]
-    decided: Integers
-    threshold: float | None
+    value: float
+    seconds: float | None = None
+    held: bool = True
+    not_reachable: str | None = None
+    decisions: FoldDecisions | None = None
 
 
 @dataclass(frozen=True)
@@ -179,10 +179,10 @@ class Judge:
     average: ScalarAverage
     requirements: Sequence[Requirement] = ()
     confidence: float | None = None
-    train_columns: Mapping[str, Tensor] = field(default_factory=dict)
-    test_columns: Mapping[str, Tensor] = field(default_factory=dict)
+    train_columns: Mapping[str, Any] = field(default_factory=dict)
+    test_columns: Mapping[str, Any] = field(default_factory=dict)
 
-    def method(self, method: Method, trained: Sequence[TrainedLogits]) -> tuple[dict[str, FoldResult], TestDecisions]:
+    def method(self, method: Method, trained: Sequence[TrainedLogits]) -> dict[str, FoldResult]:
         """Choose a method's weights and decision on the training rows, and judge it on the test rows.
 
         Args:
@@ -190,8 +190,17 @@ class Judge:
             trained: The logits of its models.
 
         Returns:
-            The results by the name of the row, and the decisions.
+            The results by the name of the row.
         """
+        results = {method.name: self.logits(trained)}
+        if method.untuned is not None:
+            test = trained[0].test
+            untuned = (test[:, 0] >= 0).astype(np.int64) if self.classes == 2 else test.argmax(1)
+            results[method.untuned] = self._judge(FoldDecisions(untuned), results[method.name].seconds)
+        return results
+
+    def logits(self, trained: Sequence[TrainedLogits]) -> FoldResult:
+        """Choose the weights of models and a decision on the training rows, and judge them on the test rows."""
         out_of_fold = [each.out_of_fold for each in trained]
         rows, held_out = collect_out_of_fold(
             out_of_fold, self.train_y, None, self.groups, self.metric, self.train_columns
@@ -208,16 +217,33 @@ class Judge:
             if self.confidence is None
             else Guarantee(self.confidence, out_of_fold=True, groups=held_out.groups),
         )
-        raw = [torch.from_numpy(each.test) for each in trained]
-        logits, seconds = mixture(raw), sum(each.seconds for each in trained)
-        costs = self._costs
-        decided = decision.decide(logits if costs is None else costs.margins(logits))
-        results = {method.name: self._judge(decided, seconds, decision.evidence.not_reachable)}
-        if method.untuned is not None:
-            untuned = (raw[0][:, 0] >= 0).long() if self.classes == 2 else raw[0].argmax(1)
-            results[method.untuned] = self._judge(untuned, seconds)
+        logits, costs = mixture([torch.from_numpy(each.test) for each in trained]), self._costs
+        decided = decision.decide(logits if costs is None else costs.margins(logits)).numpy()
         threshold = decision.attributes(np.arange(self.classes)).get("threshold_")
-        return results, TestDecisions(_probabilities(logits), decided.numpy(), threshold)
+        seconds = [each.seconds for each in trained if each.seconds is not None]
+        decisions = FoldDecisions(decided, _probabilities(logits), threshold)
+        return self._judge(decisions, sum(seconds) if seconds else None, decision.evidence.not_reachable)
+
+    def own(self, report: Mapping[str, Any]) -> dict[str, FoldResult]:
+        """Judge what ``OwnModel.train`` decided, by the name of the row."""
+        results = {}
+        for name, kept in report["rows"].items():
+            if "decided" in kept:
+                probabilities = None if kept["probabilities"] is None else np.array(kept["probabilities"])
+                decisions = FoldDecisions(np.array(kept["decided"]), probabilities, kept["threshold"])
+                results[name] = self._judge(decisions, kept["seconds"], kept["not_reachable"])
+        return results
+
+    def outside(self, model: OutsidePredictions, train: Integers, test: Integers) -> dict[str, FoldResult]:
+        """Judge predictions of another program, by the name of the row."""
+        table, logits = model.probabilities, model.logits
+        shown = None if table is None else (table[test, 1] if self.classes == 2 else table[test])
+        results = {model.name: self._judge(FoldDecisions(model.decided[test], shown), None)}
+        if logits is not None:
+            folds = np.zeros(len(train)) if model.fold is None else np.unique(model.fold[train], return_inverse=True)[1]
+            kept = TrainedLogits(None, logits[train], logits[test], folds.astype(np.int64))
+            results[model.name + TUNED] = self.logits([kept])
+        return results
 
     def baselines(self) -> dict[str, FoldResult]:
         """Judge the decisions that need no model."""
@@ -235,45 +261,44 @@ class Judge:
         """The costs of the test rows, if the metric takes costs from columns."""
         return row_costs(self.metric, self.test_columns, len(self.test_y)) if self.metric.columns else None
 
-    def _judge(self, decided: Tensor, seconds: float, not_reachable: str | None = None) -> FoldResult:
-        target, costs = torch.from_numpy(self.test_y), self._costs
+    def _judge(self, decisions: FoldDecisions, seconds: float | None, not_reachable: str | None = None) -> FoldResult:
+        decided, target, costs = torch.from_numpy(decisions.decided), torch.from_numpy(self.test_y), self._costs
         if costs is not None:
-            return FoldResult(mean_cost(costs.of_decisions(decided, target), None), seconds)
+            value = mean_cost(costs.of_decisions(decided, target), None)
+            return FoldResult(value, seconds, decisions=decisions)
         counts = count_labels(
             decided,
             target,
             num_classes=None if self.classes == 2 else self.classes,
             matrix=self.metric.needs_matrix,
         )
-        return self._result(counts, seconds, not_reachable)
+        return replace(self._result(counts), seconds=seconds, not_reachable=not_reachable, decisions=decisions)
 
-    def _result(self, counts: Counts, seconds: float = 0.0, not_reachable: str | None = None) -> FoldResult:
+    def _result(self, counts: Counts) -> FoldResult:
         value = float(averaged(self.metric, counts, self.average))
-        held = all(bool(requirement.holds(counts).all()) for requirement in self.requirements)
-        return FoldResult(value, seconds, held, not_reachable)
+        return FoldResult(value, held=all(bool(requirement.holds(counts).all()) for requirement in self.requirements))
 
 
-def _probabilities(logits: Tensor) -> NDArray[np.float64]:
+def _probabilities(logits: Any) -> Floats:
     values = logits[:, 0].sigmoid() if logits.shape[1] == 1 else logits.softmax(1)
-    probabilities: NDArray[np.float64] = values.double().numpy()
-    return probabilities
+    return np.asarray(values.double().numpy())
 
 
-Trained = Mapping[tuple[Training, int], TrainedLogits | str]
+Trained = Mapping[tuple[Training | OwnModel, int], TrainedLogits | Mapping[str, Any] | str]
 
 
 @dataclass(frozen=True)
 class MethodDecisions:
-    """How one method decided all rows, each row by models that did not train on it.
+    """How one row of the comparison decided all rows of the table, each by models that did not train on it.
 
     Attributes:
-        scores: Probabilities of the positive class ``(n,)``, or of each of several classes ``(n, c)``.
+        scores: Probabilities of the positive class ``(n,)``, or of each of several classes ``(n, c)``; None if unknown.
         decided: The class number that was decided for each row.
-        thresholds: The threshold of each fold; empty for several classes and for costs in columns.
+        thresholds: The threshold of each fold; empty if there are none, as for several classes.
     """
 
-    scores: NDArray[np.float64]
-    decided: NDArray[np.int64]
+    scores: Floats | None
+    decided: Integers
     thresholds: list[float] = field(default_factory=list)
 
     @property
@@ -281,33 +306,46 @@ class MethodDecisions:
         """Mean of the thresholds; None if there are none."""
         return statistics.fmean(self.thresholds) if self.thresholds else None
 
-    def take(self, index: Integers) -> MethodDecisions:
-        """Return the decisions of these rows."""
-        return MethodDecisions(self.scores[index], self.decided[index], self.thresholds)
-
 
 @dataclass
 class FoldResults:
     """The results of a comparison, before statistics.
 
     Attributes:
-        decisions: The decisions of each method, by its name.
         by_row: For each row of the comparison, its results by fold.
         notes: What was left out, and why.
     """
 
-    decisions: dict[str, MethodDecisions] = field(default_factory=dict)
     by_row: dict[str, list[FoldResult]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    def add(self, by_name: Mapping[str, FoldResult]) -> None:
+        """Add the results of one fold."""
+        for name, result in by_name.items():
+            self.by_row.setdefault(name, []).append(result)
+
+    def decisions(self, splits: Splits) -> dict[str, MethodDecisions]:
+        """Return the decisions of each row that has a model, about the rows of all test folds in their order."""
+        order = np.argsort(np.concatenate([test for _, test in splits]))
+        found = {}
+        for name, by_fold in self.by_row.items():
+            parts = [result.decisions for result in by_fold if result.decisions is not None]
+            if not parts:
+                continue
+            scores = [part.probabilities for part in parts if part.probabilities is not None]
+            found[name] = MethodDecisions(
+                np.concatenate(scores)[order] if len(scores) == len(parts) else None,
+                np.concatenate([part.decided for part in parts])[order],
+                [part.threshold for part in parts if part.threshold is not None],
+            )
+        return found
 
 
 def judge_folds(
     task: TrainingTask,
-    methods: Sequence[Method],
+    methods: Sequence[Compared],
     trained: Trained,
-    classes: int,
     requirements: Sequence[Requirement] = (),
-    confidence: float | None = None,
 ) -> FoldResults:
     """Judge every method on every fold.
 
@@ -317,63 +355,57 @@ def judge_folds(
     Args:
         task: The rows, the folds and the metric.
         methods: The methods.
-        trained: For each training and fold, its logits, or why it was left out.
-        classes: The number of classes.
+        trained: For each training and fold, its logits or decisions, or why it was left out.
         requirements: The requirements on the decisions, by class numbers.
-        confidence: The probability with which they must hold on new rows, or None.
 
     Returns:
         The results.
     """
-    rows, results = len(task.y), FoldResults()
-    metric = get_metric(task.metric)
+    results, metric = FoldResults(), get_metric(task.metric)
     columns = cost_columns(metric, task.X)
     complete = [method for method in methods if _can_be_judged(method, trained, len(task.splits), results.notes)]
-    for method in complete:
-        scores = np.full((rows, classes) if classes > 2 else rows, np.nan)
-        results.decisions[method.name] = MethodDecisions(scores, np.zeros(rows, dtype=np.int64))
-    for fold, (training_rows, test_rows) in enumerate(task.splits):
+    for fold, (train, test) in enumerate(task.splits):
         judge = Judge(
-            task.y[training_rows],
-            task.y[test_rows],
-            None if task.groups is None else task.groups[training_rows],
-            classes,
+            task.y[train],
+            task.y[test],
+            None if task.groups is None else task.groups[train],
+            len(task.labels),
             metric,
             task.average,
             requirements,
-            confidence,
-            {name: values[training_rows] for name, values in columns.items()},
-            {name: values[test_rows] for name, values in columns.items()},
+            task.confidence,
+            {name: values[train] for name, values in columns.items()},
+            {name: values[test] for name, values in columns.items()},
         )
         for method in complete:
-            logits = [trained[training, fold] for training in trainings_of(method)]
-            by_name, of_fold = judge.method(method, [each for each in logits if isinstance(each, TrainedLogits)])
-            _add(results, by_name)
-            decisions = results.decisions[method.name]
-            decisions.scores[test_rows], decisions.decided[test_rows] = of_fold.probabilities, of_fold.decided
-            if of_fold.threshold is not None:
-                decisions.thresholds.append(of_fold.threshold)
-        _add(results, judge.baselines())
+            kept: list[Any] = [trained[training, fold] for training in trainings_of(method)]
+            if isinstance(method, OutsidePredictions):
+                by_name = judge.outside(method, train, test)
+            elif isinstance(method, OwnModel):
+                by_name = judge.own(kept[0])
+            else:
+                by_name = judge.method(method, [each for each in kept if isinstance(each, TrainedLogits)])
+            results.add(by_name)
+        results.add(judge.baselines())
+    folds = len(task.splits)
+    results.by_row = {name: by_fold for name, by_fold in results.by_row.items() if len(by_fold) == folds}
     return results
 
 
-def _can_be_judged(method: Method, trained: Trained, folds: int, notes: list[str]) -> bool:
+def _can_be_judged(method: Compared, trained: Trained, folds: int, notes: list[str]) -> bool:
     """Return whether a method has what it needs on every fold, and add a note if something was left out."""
-    reasons = {
-        training.name: result
-        for training in trainings_of(method)
-        for fold in range(folds)
-        if isinstance(result := trained[training, fold], str)
-    }
-    if not reasons:
+    reasons: dict[str, str] = {}
+    for training in trainings_of(method):
+        for fold in range(folds):
+            kept = trained[training, fold]
+            if isinstance(kept, str):
+                reasons[training.name] = kept
+            elif isinstance(kept, Mapping) and isinstance(method, OwnModel):
+                left_out = kept["rows"].get(method.name + TUNED, {}).get("left_out")
+                reasons |= {} if left_out is None else {method.name + TUNED: left_out}
+    if isinstance(method, OwnModel) or method.name == DEFAULT:
+        done = "{} is left out: {}" if isinstance(method, OwnModel) else f"{method.name} does without {{}}: {{}}"
+        notes += [done.format(name, reason) for name, reason in reasons.items()]
         return True
-    if method.name == DEFAULT:
-        notes += [f"{method.name} does without {model}: {reason}" for model, reason in reasons.items()]
-        return True
-    notes.append(f"{method.name} is left out: {next(iter(reasons.values()))}")
-    return False
-
-
-def _add(results: FoldResults, by_name: Mapping[str, FoldResult]) -> None:
-    for name, result in by_name.items():
-        results.by_row.setdefault(name, []).append(result)
+    notes += [f"{method.name} is left out: {reason}" for reason in list(reasons.values())[:1]]
+    return not reasons

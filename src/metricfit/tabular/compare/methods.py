@@ -72,8 +72,8 @@ def expected_counts(y: Integers, shares: Floats) -> Counts:
 
 
 DEFAULT = "metricfit"
-#: The method that the others are compared with: what one would use without this library.
-REFERENCE = "boosted trees"
+#: What one would use without this library: the other methods are compared with its own ``predict``.
+REFERENCE = "LightGBM as it comes"
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,11 @@ class Method:
     class_weight: str | None = None
     untuned: str | None = None
 
+    @property
+    def is_network(self) -> bool:
+        """Whether it trains networks, which takes minutes and needs torch."""
+        return any(isinstance(model, Network) for model in self.models)
+
     def classifier(self, metric: Any, **parameters: Any) -> MetricClassifier:
         """Return the method as an unfitted classifier.
 
@@ -115,7 +120,7 @@ METHODS = (
     Method(DEFAULT, "the default of MetricClassifier: several families, weighted for the metric", 5, DEFAULT_FAMILIES),
     Method("logistic regression", "logistic regression, its regularisation chosen by cross-validation", 0, ("linear",)),
     Method(
-        REFERENCE,
+        "boosted trees",
         "LightGBM with its usual 31 leaves per tree and a learning rate of 0.05, stopped early on held-out rows",
         1,
         ("boosting",),
@@ -174,13 +179,17 @@ FOR_REQUIREMENTS = {"network (under the requirements)"}
 FOR_COUNTS = {"boosted trees on the metric", "network (metric loss)", "network (mixed loss)"}
 #: Rows that show what tuning the decision is worth. They are not recommended, because tuning costs nothing.
 UNTUNED = {method.untuned for method in METHODS if method.untuned is not None}
-COMPLEXITY = {method.name: method.complexity for method in METHODS}
+#: Rows of labels that were not chosen for the metric.
+PLAIN = {REFERENCE, *UNTUNED, *BASELINES}
+#: The rank of the user's own models, which are there already; with tuned decisions one more.
+YOURS = -2
+COMPLEXITY = {REFERENCE: 1} | {method.name: method.complexity for method in METHODS}
 
 
 def methods(*, classes: int = 2, constrained: bool = False, row_costs: bool = False) -> list[Method]:
     """Return the methods for this number of classes; training under requirements is one only if there are any.
 
-    With costs for each row, methods that are trained for a metric of counts are none.
+    With costs for each row, methods that are trained for a metric of counts are left out.
     """
     without = (FOR_TWO_CLASSES if classes > 2 else set()) | (set() if constrained else FOR_REQUIREMENTS)
     without |= FOR_COUNTS if row_costs else set()
@@ -188,47 +197,43 @@ def methods(*, classes: int = 2, constrained: bool = False, row_costs: bool = Fa
 
 
 def choose_methods(
-    names: Sequence[str] | None, *, classes: int = 2, constrained: bool = False, row_costs: bool = False
+    names: Sequence[str] | None,
+    *,
+    networks: bool = False,
+    classes: int = 2,
+    constrained: bool = False,
+    row_costs: bool = False,
 ) -> list[Method]:
-    """Return the methods with these names, all of them for None; the default and the reference are always included.
+    """Return the methods with these names, or those that take seconds; with ``networks``, the networks too.
 
     Raises:
         InvalidValueError: There is no such method, or it cannot be used with costs for each row.
     """
     known = methods(classes=classes, constrained=constrained, row_costs=row_costs)
-    if names is None:
-        return known
-    for name in names:
+    for name in names or ():
         if row_costs and name in FOR_COUNTS:
             raise InvalidValueError(
                 f"{quote(name)} is trained for a metric of counts, which have no costs for each row: leave it out"
             )
-        _find(name, known)
-    return [method for method in known if method.name in {*names, DEFAULT, REFERENCE}]
+        find_method(name, known)
+    return [
+        method
+        for method in known
+        if (networks if method.is_network else names is None) or (names is not None and method.name in names)
+    ]
 
 
-def classifier_of(name: str, metric: Any, **parameters: Any) -> MetricClassifier:
-    """Return a method of ``compare`` as an unfitted classifier.
-
-    Args:
-        name: The name of the method.
-        metric: The metric that it is trained for.
-        parameters: Other parameters of MetricClassifier.
-
-    Returns:
-        The classifier.
+def find_method(name: str, known: Sequence[Method] | None = None) -> Method:
+    """Return the method with this name.
 
     Raises:
         InvalidValueError: There is no such method.
 
     Example:
-        >>> classifier_of("support vectors", "f1").models
+        >>> find_method("support vectors").classifier("f1").models
         ['kernel']
     """
-    return _find(name, METHODS).classifier(metric, **parameters)
-
-
-def _find(name: str, known: Sequence[Method]) -> Method:
+    known = METHODS if known is None else known
     for method in known:
         if name == method.untuned:
             raise InvalidValueError(f"{quote(name)} is only shown for comparison; use {quote(method.name)}")

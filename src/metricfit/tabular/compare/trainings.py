@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-import metricfit.train as engine  # its fit_folds is loaded when first used
 from metricfit._files import hash_bytes
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError
 from metricfit.runs.cells import Cell
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.compare.methods import Method
+from metricfit.tabular.compare.own_models import OutsidePredictions, OwnModel
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble_fit import families_of, folds_of_rows, splits_of
 from metricfit.tabular.families.family import Deadline, Features, Floats, Integers, Splits
@@ -116,16 +118,21 @@ class Training:
         return not isinstance(self.model, str) and self.model.recipe == "constrained"
 
 
-def trainings_of(method: Method) -> list[Training]:
-    """Return what a method consists of."""
-    return [Training(model, method.class_weight) for model in method.models]
+Compared = Method | OwnModel | OutsidePredictions
+
+
+def trainings_of(method: Compared) -> list[Training | OwnModel]:
+    """Return what a method consists of; predictions of other programs need no training."""
+    if isinstance(method, Method):
+        return [Training(model, method.class_weight) for model in method.models]
+    return [method] if isinstance(method, OwnModel) else []
 
 
 @dataclass(frozen=True)
 class TrainingCell(Cell):
     """A cell that knows its training and the index of its test fold."""
 
-    training: Training
+    training: Training | OwnModel
     fold: int
 
 
@@ -134,13 +141,13 @@ class TrainedLogits:
     """What is kept of a training on one fold.
 
     Attributes:
-        seconds: The time that training took.
+        seconds: The time that training took; None if another program trained the model.
         out_of_fold: The logits of the training rows, each by a model that did not train on the row; NaN where all did.
         test: The logits of the test rows.
         folds: The inner fold that held out each training row, the same for all trainings; -1 for none.
     """
 
-    seconds: float
+    seconds: float | None
     out_of_fold: Floats
     test: Floats
     folds: Integers
@@ -157,11 +164,15 @@ class TrainingTask:
         splits: For each fold, the training rows and the test rows.
         metric: The name of the metric.
         average: Its average over several classes.
-        subject_to: The requirements, as text.
+        subject_to: The requirements on classes by their numbers, as text.
         seed: The seed of every model.
         time_budget: Seconds of each training; None for no limit.
         jobs: Number of threads of each training.
         forward: Whether the rows are in the order of time, and every fold is judged by a model of earlier rows.
+        target: The labels as the user has them.
+        labels: The labels in the order of the class numbers.
+        asked: The requirements as the user wrote them.
+        confidence: The probability with which the requirements must hold on new rows, or None.
     """
 
     X: pd.DataFrame
@@ -174,27 +185,35 @@ class TrainingTask:
     seed: int
     time_budget: float | None
     jobs: int
-    forward: bool = False
+    forward: bool
+    target: pd.Series
+    labels: NDArray[Any]
+    asked: Sequence[str]
+    confidence: float | None
 
     @property
     def tested_rows(self) -> Integers:
         """The numbers of the rows in some test fold; in the order of time, the first rows are in none."""
         return np.sort(np.concatenate([test for _, test in self.splits]))
 
-    def cells(self, name: str, trainings: Sequence[Training]) -> list[TrainingCell]:
-        """Return one cell per training and fold, fold by fold."""
-        spec = {
-            "data": fingerprint(self.X, self.y, self.groups),
-            "folds": len(self.splits),
-            "seed": self.seed,
-            "time_budget": self.time_budget,
-            **({"forward": True} if self.forward else {}),
-        }
+    def cells(self, name: str, data: str, methods: Sequence[Compared]) -> list[TrainingCell]:
+        """Return one cell per training and fold, fold by fold.
+
+        Args:
+            name: The name of the table.
+            data: A hash of the rows, so that cells of another table are not taken for cells of this one.
+            methods: The methods.
+        """
+        ends = np.concatenate([np.append(test, -1) for _, test in self.splits])
+        spec = {"data": data, "splits": hash_bytes(ends.tobytes()), "seed": self.seed, "time_budget": self.time_budget}
+        trainings = dict.fromkeys(training for method in methods for training in trainings_of(method))
         return [self._cell(name, spec, training, fold) for fold in range(len(self.splits)) for training in trainings]
 
     def train(self, cell: Cell) -> dict[str, Any]:
         """Train a model on all folds but one, and return its logits, or why it was left out."""
         assert isinstance(cell, TrainingCell)
+        if isinstance(cell.training, OwnModel):
+            return cell.training.train(self, cell.fold)
         training_rows, test_rows = self.splits[cell.fold]
         model = MetricClassifier(
             self.metric,
@@ -207,8 +226,7 @@ class TrainingTask:
         )
         groups = None if self.groups is None else self.groups[training_rows]
         training, test = self.X.iloc[training_rows], self.X.iloc[test_rows]
-        key = cell.spec["data"], len(self.splits), self.seed, self.forward, cell.fold
-        fold = encode_fold(key, training, test)
+        fold = encode_fold((cell.spec["data"], cell.spec["splits"], self.seed, cell.fold), training, test)
         start = time.perf_counter()
         encoded = fold.encoder, fold.training
         prepared = prepare_rows(model, training, self.y[training_rows], None, groups, encoded)
@@ -232,24 +250,31 @@ class TrainingTask:
             "folds": pack_array(folds_of_rows(splits, len(training_rows)).astype(np.float64)),
         }
 
-    def _cell(self, name: str, spec: Mapping[str, Any], training: Training, fold: int) -> TrainingCell:
+    def _cell(self, name: str, spec: Mapping[str, Any], training: Training | OwnModel, fold: int) -> TrainingCell:
+        aim: dict[str, Any] = {"metric": self.metric, "average": self.average}
+        if isinstance(training, OwnModel):
+            aim |= {"subject_to": list(self.asked), "confidence": self.confidence}
+            own = hash_bytes(json.dumps([training.hash, aim]).encode())[:12]
+            return TrainingCell((name, training.name, own, f"fold {fold}"), {**spec, **aim}, training, fold)
         purpose: list[str] = []
-        settings = dict(spec) | {"model": str(training.model), "class_weight": training.class_weight}
+        settings = {**spec, "model": str(training.model), "class_weight": training.class_weight}
         if training.uses_metric:
             purpose.append(self.metric)
-            settings |= {"metric": self.metric, "average": self.average}
+            settings |= aim
         if training.uses_requirements:
             purpose[0] += f" subject to {', '.join(self.subject_to)}"
             settings["subject_to"] = list(self.subject_to)
         return TrainingCell((name, training.name, *purpose, f"fold {fold}"), settings, training, fold)
 
 
-def read_training(cell: Cell, report: Mapping[str, Any]) -> TrainedLogits | str:
+def read_training(cell: TrainingCell, report: Mapping[str, Any]) -> TrainedLogits | Mapping[str, Any] | str:
     """Return what a cell kept, or why its model was left out.
 
     Raises:
         InvalidValueError: The report does not hold logits.
     """
+    if isinstance(cell.training, OwnModel):
+        return report
     if "left_out" in report:
         return str(report["left_out"])
     try:
@@ -285,15 +310,6 @@ def unpack_array(packed: Mapping[str, Any]) -> Floats:
         raise InvalidValueError(f"not a stored array: {error}") from error
 
 
-def load_training() -> None:
-    """Import what training needs, because the first import takes seconds that belong to no method."""
-    assert callable(engine.fit_folds)
-
-
-def fingerprint(X: pd.DataFrame, y: Integers, groups: Any) -> str:
-    """Return a hash of the rows, so that cells of another table are not taken for cells of this one."""
-    table = X if groups is None else X.assign(**{"\x1fgroup": groups})
-    hashable = table.apply(lambda column: column if pd.api.types.is_numeric_dtype(column) else column.astype(str))
-    hashes = pd.util.hash_pandas_object(hashable, index=False).to_numpy().tobytes()
-    types = "\x1f".join(f"{name}\x1e{dtype}" for name, dtype in table.dtypes.items()).encode()
-    return hash_bytes(hashes + np.ascontiguousarray(y).tobytes() + types)
+def load_networks() -> None:
+    """Import what networks need before the first is timed."""
+    assert callable(import_module("metricfit.train").fit_folds)

@@ -18,17 +18,17 @@ from __future__ import annotations
 import math
 import statistics
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from metricfit import stats
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics import Metric, get_metric
 from metricfit.metrics.spoken_names import name_metric
 from metricfit.stats import SplitComparison
 from metricfit.tabular.compare.judging import FoldResult, PooledRequirement
-from metricfit.tabular.compare.methods import BASELINES, COMPLEXITY, DEFAULT, REFERENCE, UNTUNED
+from metricfit.tabular.compare.methods import BASELINES, COMPLEXITY, DEFAULT, PLAIN, REFERENCE, UNTUNED
 
 Pair = tuple[float, float]
 
@@ -53,6 +53,8 @@ class ComparisonRow:
             value at the nearest threshold.
         not_reachable: For each fold on whose training rows no threshold met the requirements, what was reachable.
         requirements: The requirements on the test rows of all folds together.
+        complexity: Rank from simple to complex.
+        plain: Whether its decisions were not chosen for the metric and the requirements.
 
     Raises:
         InvalidValueError: If a number is not finite.
@@ -74,6 +76,8 @@ class ComparisonRow:
     values: tuple[float, ...] = ()
     not_reachable: tuple[str, ...] = ()
     requirements: tuple[PooledRequirement, ...] = ()
+    complexity: int = max(COMPLEXITY.values())
+    plain: bool = False
 
     @property
     def failed(self) -> tuple[PooledRequirement, ...]:
@@ -103,6 +107,7 @@ class ComparisonRow:
             "interval": self.interval,
             "values": self.values,
             "seconds": self.seconds,
+            "plain": self.plain,
             "versus_reference": None,
             "held": self.held,
             "not_reachable": self.not_reachable,
@@ -124,7 +129,12 @@ ROUNDING = 1e-12
 
 
 def standings(
-    results: Mapping[str, Sequence[FoldResult]], metric: Metric, *, required: bool = False
+    results: Mapping[str, Sequence[FoldResult]],
+    metric: Metric,
+    *,
+    required: bool = False,
+    complexity: Mapping[str, int] = COMPLEXITY,
+    plain: Collection[str] = PLAIN,
 ) -> list[ComparisonRow]:
     """Make the rows of a comparison from the results of its folds.
 
@@ -135,6 +145,8 @@ def standings(
         results: For each row, the results of its folds.
         metric: The metric that the methods are judged by.
         required: Whether there are requirements.
+        complexity: The rank of each row from simple to complex.
+        plain: Names of the rows whose decisions were not chosen for the metric.
 
     Returns:
         One row per method, best mean first; methods that could not meet the requirements on the training rows of some
@@ -154,13 +166,20 @@ def standings(
                 difference=None if comparison is None else comparison.difference,
                 difference_interval=None if comparison is None or is_constant(comparison) else comparison.interval,
                 p_value=p_value,
-                seconds=None if name in BASELINES else sum(result.seconds for result in by_fold),
+                seconds=_total([result.seconds for result in by_fold]),
                 held=sum(result.held for result in by_fold) if required else None,
                 values=tuple(values[name]),
                 not_reachable=tuple(result.not_reachable for result in by_fold if result.not_reachable is not None),
+                complexity=complexity.get(name, max(COMPLEXITY.values())),
+                plain=name in plain,
             )
         )
     return sorted(rows, key=lambda row: (bool(row.not_reachable), row.mean if metric.minimize else -row.mean))
+
+
+def _total(seconds: Sequence[float | None]) -> float | None:
+    known = [each for each in seconds if each is not None]
+    return sum(known) if len(known) == len(seconds) else None
 
 
 def interval_of_mean(values: Sequence[float], metric: Metric) -> stats.Interval | None:
@@ -265,77 +284,76 @@ class Advice:
 
     Attributes:
         row: The recommended method.
-        has_best_mean: Whether its mean is the best; otherwise it is a simpler method within 1 % of the best mean.
         sure: Whether the folds prove that no other method is better, or that the difference is negligible.
-        text: The reasons, in full sentences, with the rule at the end.
+        sentences: The verdict: which method to use, and how it compares with what one would do otherwise.
+        details: The reasons in full, with the rule at the end.
         alarm: What the recommended method is not clearly better than, such as "calling every row positive"; None if it
             is clearly better than all decisions without a model.
     """
 
     row: ComparisonRow
-    has_best_mean: bool
     sure: bool
-    text: str
+    sentences: tuple[str, str]
+    details: tuple[str, ...]
     alarm: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The two sentences of the verdict."""
+        return " ".join(self.sentences)
 
 
 @dataclass(frozen=True)
 class _Rival:
-    """A method beside the best one: the difference to it, and whether the method is clearly worse."""
+    """Another method than the best one: the difference to it, and whether the method is clearly worse."""
 
     row: ComparisonRow
     versus: SplitComparison | None
     clearly_worse: bool
 
 
-def headline(rows: Sequence[ComparisonRow], metric: str, label: str | None = None) -> str:
-    """Write the advice in one sentence; ``label`` is what to call the metric, if not by its name."""
-    advice = advise(rows, metric)
-    name, mean = _name(advice.row), f"mean {label or name_metric(metric)} {advice.row.mean:.3f}"
-    if advice.row.not_reachable:
-        return f"No method could meet the requirements everywhere. Nearest to them: {name}."
-    if advice.alarm is not None:
-        return f"No method is clearly better than {advice.alarm}. Best: {name}, {mean}."
-    if advice.sure:
-        return f"Use {name}: {mean}."
-    if advice.has_best_mean:
-        return f"Use {name}: {mean}, the best here, although the folds cannot prove it."
-    return f"Use {name}: {mean}, within 1 % of the best here, and simpler."
+@dataclass(frozen=True)
+class _Choice:
+    """The chosen method, whether the choice is sure, what the verdict says of it, and the reason in full."""
+
+    row: ComparisonRow
+    sure: bool
+    standing: str
+    reason: str
 
 
-def advise(rows: Sequence[ComparisonRow], metric: str) -> Advice:
+def advise(rows: Sequence[ComparisonRow], metric: str, label: str | None = None) -> Advice:
     """Choose a method by the rule of this module.
 
     Args:
         rows: The rows of a comparison, as ``standings`` returns them. Methods with which a requirement clearly fails on
-            the test rows of all folds together are not considered.
+            the test rows of all folds together are not considered; under requirements, plain rows are not either.
         metric: The name of the metric.
+        label: What to call the metric, if not by its name.
 
     Returns:
         The recommended method and the reasons.
     """
-    judged = get_metric(metric)
-    considered = [row for row in rows if row.name not in {*UNTUNED, *BASELINES}]
-    sentences = []
+    judged, label = get_metric(metric), label or name_metric(metric)
+    considered, details = [row for row in rows if row.name not in {*UNTUNED, *BASELINES}], list[str]()
     if any(row.held is not None for row in considered):
-        considered, about_others = _by_requirements(considered)
-        sentences += [about_others] if about_others else []
-    chosen, sure, reason, compared = _choose(considered, judged)
-    alarm, about_floor = _floor(chosen, rows, judged)
-    sentences += [reason, *_about_requirements(chosen), *about_floor]
-    by_name = {row.name: row for row in considered}
-    if DEFAULT in by_name and DEFAULT not in compared:
-        sentences.append(_why_not_default(by_name[DEFAULT], chosen, judged))
-    by_name = {row.name: row for row in rows}
-    if DEFAULT in by_name and REFERENCE in by_name and not {DEFAULT, REFERENCE} <= compared:
-        sentences.append(_default_and_reference(by_name, judged))
-    sure = sure and alarm is None and not chosen.not_reachable
-    best = (min if judged.minimize else max)(row.mean for row in considered)
-    return Advice(chosen, chosen.mean == best, sure, " ".join([*sentences, RULE]), alarm)
+        considered, details = _by_requirements([row for row in considered if not row.plain] or considered)
+    choice = _choose(considered, judged, label)
+    alarm, about_floor = _floor(choice.row, rows, judged)
+    details += [choice.reason, *_about_requirements(choice.row), *about_floor, RULE]
+    mean = f"{_name(choice.row)}, mean {label} {choice.row.mean:.3f}"
+    second = about_floor[0] if alarm else _contrast(choice.row, rows, judged)
+    if choice.row.not_reachable:
+        first, second = "No method could meet the requirements everywhere.", f"Nearest to them: {_name(choice.row)}."
+    elif alarm is not None:
+        first = f"No method is clearly better than {alarm}; the best is {mean}."
+    else:
+        first = f"Use {mean}{choice.standing}{_met(choice.row)}."
+    sure = choice.sure and alarm is None and not choice.row.not_reachable
+    return Advice(choice.row, sure, (first, second), tuple(details), alarm)
 
 
-def _choose(considered: Sequence[ComparisonRow], metric: Metric) -> tuple[ComparisonRow, bool, str, set[str]]:
-    """The recommended method, whether that is sure, why, and the methods that the reason compares."""
+def _choose(considered: Sequence[ComparisonRow], metric: Metric, label: str) -> _Choice:
     best = min(considered, key=lambda row: (row.mean if metric.minimize else -row.mean, _simplicity(row)))
     others = [row for row in considered if row is not best]
     compared = compare_with(best.values, [row.values for row in others], metric)
@@ -345,48 +363,67 @@ def _choose(considered: Sequence[ComparisonRow], metric: Metric) -> tuple[Compar
     equals = [rival for rival in rivals if not rival.clearly_worse]
     close = [rival for rival in equals if _simpler_and_close(rival.row, best)]
     extreme = "lowest" if metric.minimize else "highest"
-    has_best_mean = f"{_capital(_name(best))} has the {extreme} mean {name_metric(metric)}, {best.mean:.3f}"
+    best_mean = f"{_capital(_name(best))} has the {extreme} mean {label}, {best.mean:.3f}"
     if close:
         chosen = min(close, key=lambda rival: _simplicity(rival.row))
-        return chosen.row, *_prefer_simpler(chosen, best, has_best_mean), {best.name, chosen.row.name}
+        return _prefer_simpler(chosen, best, best_mean)
     if not rivals:
-        return best, True, f"{has_best_mean}; use it.", {best.name}
+        return _Choice(best, True, "", f"{best_mean}.")
     if not equals:
-        everyone = {row.name for row in considered} if len(rivals) == 1 else {best.name}
-        return best, True, f"{has_best_mean}, and is clearly better than every other method; use it.", everyone
+        standing = "clearly better than every other method"
+        return _Choice(best, True, f", {standing}", f"{best_mean}, and is {standing}.")
     nearest = min(equals, key=lambda rival: abs(rival.row.mean - best.mean))
-    any_simpler = any(_simplicity(row)[0] < _simplicity(best)[0] for row in others)
-    no_simpler = "no simpler method comes within 1 % of it" if any_simpler else "no other method is simpler"
-    return best, False, f"{has_best_mean}. {_lead(nearest, best, no_simpler)}", {best.name, nearest.row.name}
+    standing = ", the best here, although the folds cannot prove it"
+    return _Choice(best, False, standing, f"{best_mean}. {_lead(nearest, best)}")
 
 
 def _simpler_and_close(row: ComparisonRow, best: ComparisonRow) -> bool:
-    return _simplicity(row)[0] < _simplicity(best)[0] and abs(row.mean - best.mean) <= MARGIN * abs(best.mean)
+    return row.complexity < best.complexity and abs(row.mean - best.mean) <= MARGIN * abs(best.mean)
 
 
-def _prefer_simpler(rival: _Rival, best: ComparisonRow, has_best_mean: str) -> tuple[bool, str]:
-    """Whether it is sure that the simpler method does as well, and the reason for it."""
-    name, simpler = _capital(_name(rival.row)), _why_simpler(rival.row, best)
-    if rival.versus is None:
-        return True, f"{has_best_mean}. {name} does exactly as well and {simpler}; use it."
-    sure = rival.versus.probabilities.rope >= SURE and not is_constant(rival.versus)
-    does = "does as well" if sure else "comes within 1 % of it"
-    return sure, f"{has_best_mean}. {name} {does} ({_amount(rival.versus)}) and {simpler}; use it."
+def _prefer_simpler(rival: _Rival, best: ComparisonRow, best_mean: str) -> _Choice:
+    """Choose a method that is simpler than the best one and as good, or nearly."""
+    chosen, faster = rival.row, (best.seconds or 0.0) >= 2 * (rival.row.seconds or 0.0)
+    times = f" and trains faster ({_seconds(chosen)} instead of {_seconds(best)})" if faster else ""
+    sure = rival.versus is None or (rival.versus.probabilities.rope >= SURE and not is_constant(rival.versus))
+    amount = "" if rival.versus is None else f" ({_amount(rival.versus)})"
+    does = "does exactly as well" if rival.versus is None else "does as well" if sure else "comes within 1 % of it"
+    reason = f"{best_mean}. {_capital(_name(chosen))} {does}{amount} and is simpler{times}."
+    return _Choice(chosen, sure, ", within 1 % of the best here, and simpler", reason)
 
 
-def _lead(nearest: _Rival, best: ComparisonRow, no_simpler: str) -> str:
-    """Say how far the best method is ahead of the next one, and why it is recommended although that is not proven."""
-    name, folds = _name(nearest.row), len(best.values)
-    recommended = f"It is recommended because its mean is the best and {no_simpler}"
+def _lead(nearest: _Rival, best: ComparisonRow) -> str:
+    """Say how far the best method is ahead of the next one."""
+    name = _name(nearest.row)
     if nearest.versus is None:
-        return f"{_capital(name)} does exactly as well and is not simpler; use the former."
+        return f"{_capital(name)} does exactly as well and is not simpler."
     ahead = f"It is {_size(nearest.versus.difference)} ahead of {name}"
     if is_constant(nearest.versus):
-        unknown = "on every fold, which leaves open how sure that is"
-        return f"{ahead} {unknown}. {recommended}."
+        return f"{ahead} on every fold, which leaves open how sure that is."
     low, high = sorted((-nearest.versus.interval.low, -nearest.versus.interval.high))
     interval = f"simultaneous 95 % interval of the difference {low:+.3f} to {high:+.3f}"
-    return f"{ahead}, which {folds} folds cannot prove ({interval}). {recommended}."
+    return f"{ahead}, which {len(best.values)} folds cannot prove ({interval})."
+
+
+def _contrast(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric) -> str:
+    """Compare the chosen method with the reference and with the user's own models as they are."""
+    others = [row for row in rows if row is not chosen and row.plain and row.name not in {*UNTUNED, *BASELINES}]
+    if not others:
+        return "Nothing else was compared with it."
+    others.sort(key=lambda row: row.name == REFERENCE)  # the user's own models come first
+    compared = zip(others, compare_with(chosen.values, [row.values for row in others], metric), strict=True)
+    states: dict[str, list[str]] = {}
+    for row, (versus, p) in compared:
+        if versus is None:
+            states.setdefault("it does exactly as well as", []).append(_name(row))
+            continue
+        better = (versus.difference > 0) == metric.minimize
+        verb = f"it is clearly {'better' if better else 'worse'} than"
+        if p is None or p >= CLEAR:
+            does = "prove its lead over" if better else "tell it from"
+            verb = f"{len(chosen.values)} folds cannot {does}"
+        states.setdefault(verb, []).append(f"{_name(row)} ({-versus.difference:+.3f})")
+    return _capital("; ".join(f"{verb} {_listed(names)}" for verb, names in states.items())) + "."
 
 
 def _floor(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric) -> tuple[str | None, list[str]]:
@@ -397,8 +434,10 @@ def _floor(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric)
     floor = min(floors, key=lambda row: row.mean if metric.minimize else -row.mean)
     name, does = _capital(_name(chosen)), BASELINES[floor.name]
     if (chosen.mean >= floor.mean) if metric.minimize else (chosen.mean <= floor.mean):
-        advice = "Either the columns say nothing about the target, or the metric does not need a model."
-        return does, [f"{name} is no better than {does}, which has {floor.mean:.3f}. {advice}"]
+        return does, [
+            f"{name} is no better than {does}, which has {floor.mean:.3f}: either the columns say nothing about the "
+            "target, or the metric does not need a model."
+        ]
     versus = compare_two(chosen.values, floor.values, metric)
     if versus is not None and not is_constant(versus) and versus.p_value >= CLEAR:
         cannot = f"{len(chosen.values)} folds cannot tell it from {does} ({floor.mean:.3f}): the difference is"
@@ -406,33 +445,36 @@ def _floor(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric)
     return None, []
 
 
-def _by_requirements(rows: Sequence[ComparisonRow]) -> tuple[list[ComparisonRow], str]:
-    """The methods with which no requirement clearly failed, and a sentence about the others."""
-    reached = [row for row in rows if not row.not_reachable]
-    excluded = ""
+def _by_requirements(rows: Sequence[ComparisonRow]) -> tuple[list[ComparisonRow], list[str]]:
+    """Return the methods with which no requirement clearly failed, and sentences about the others."""
+    reached, excluded = [row for row in rows if not row.not_reachable], list[str]()
     if not reached:
         fewest = min(len(row.not_reachable) for row in rows)
         rows = [row for row in rows if len(row.not_reachable) == fewest]
-        excluded = (
-            f"No method could meet the requirements on the training rows of every fold; decisions there are at the "
-            f"nearest threshold ({rows[0].not_reachable[0]}). Loosen the requirements, or take what comes nearest. "
+        excluded.append(
+            "No method could meet the requirements on the training rows of every fold; decisions there are at the "
+            f"nearest threshold ({rows[0].not_reachable[0]}). Loosen the requirements, or take what comes nearest."
         )
     elif len(reached) < len(rows):
         names = ", ".join(_name(row) for row in rows if row.not_reachable)
-        excluded = f"Not considered, because on some folds' training rows no threshold met the requirements: {names}. "
+        excluded.append(
+            f"Not considered, because on some folds' training rows no threshold met the requirements: {names}."
+        )
         rows = reached
     kept = [row for row in rows if not row.failed]
     if not kept:
-        kept = [min(rows, key=_violation)]
-        return kept, f"{excluded}With every method a requirement clearly failed {ON_ALL}; this comes nearest to them."
+        excluded.append(f"With every method a requirement clearly failed {ON_ALL}; this comes nearest to them.")
+        return [min(rows, key=lambda row: max(each.violation for each in row.requirements))], excluded
     if len(kept) < len(rows):
         names = ", ".join(f"{_name(row)} ({row.failed[0]})" for row in rows if row.failed)
-        excluded += f"Not considered, because a requirement clearly failed {ON_ALL}: {names}. "
-    return kept, excluded.strip()
+        excluded.append(f"Not considered, because a requirement clearly failed {ON_ALL}: {names}.")
+    return kept, excluded
 
 
-def _violation(row: ComparisonRow) -> float:
-    return max(requirement.violation for requirement in row.requirements)
+def _met(row: ComparisonRow) -> str:
+    """Say in the verdict whether the requirements are met."""
+    states = [f"{each.text} {'met' if each.held else 'missed'} ({each.value:.3f})" for each in row.requirements]
+    return f", with {' and '.join(states)}" if states else ""
 
 
 def _about_requirements(row: ComparisonRow) -> list[str]:
@@ -440,10 +482,8 @@ def _about_requirements(row: ComparisonRow) -> list[str]:
     if row.held is None:
         return []
     by_fold = f"On single folds the requirements held {row.held} of {len(row.values)} times."
-    if not row.requirements:
-        return [by_fold]
     states = [f"{requirement.text} is {_state(requirement)}" for requirement in row.requirements]
-    return [f"With it, {ON_ALL}, {' and '.join(states)}. {by_fold}"]
+    return [f"With it, {ON_ALL}, {' and '.join(states)}. {by_fold}" if states else by_fold]
 
 
 def _state(requirement: PooledRequirement) -> str:
@@ -453,41 +493,8 @@ def _state(requirement: PooledRequirement) -> str:
     return f"{met} ({requirement.value:.3f}, 95 % interval {low:.3f} to {high:.3f})"
 
 
-def _why_not_default(default: ComparisonRow, chosen: ComparisonRow, metric: Metric) -> str:
-    """Say why another method is recommended in place of metricfit's default."""
-    name, mean = _name(chosen), f"{_capital(NAMES[DEFAULT])} has a mean of {default.mean:.3f}"
-    lead = (default.mean - chosen.mean) if metric.minimize else (chosen.mean - default.mean)
-    simpler = " and it is simpler" if _simplicity(chosen)[0] < _simplicity(default)[0] else ""
-    if lead > 0:
-        return f"{mean}; {name} is preferred because its mean is {_size(lead)} better{simpler}."
-    return f"{mean}; {name} is preferred because it is simpler and within 1 % of the best."
-
-
-def _default_and_reference(rows: Mapping[str, ComparisonRow], metric: Metric) -> str:
-    """Compare metricfit's default with what one would do without this library."""
-    default, reference = NAMES[DEFAULT], REFERENCE
-    row = rows[DEFAULT]
-    compared = sum(name not in BASELINES for name in rows) - 1
-    versus = compare_two(row.values, rows[REFERENCE].values, metric, comparisons=compared)
-    if versus is None:
-        return f"{_capital(default)} does exactly as well as {reference}."
-    if row.p_value is not None and row.p_value < CLEAR:
-        better = (versus.difference < 0) == metric.minimize
-        return f"{_capital(default)} is clearly {'better' if better else 'worse'} than {reference} ({_amount(versus)})."
-    if versus.probabilities.rope >= SURE and not is_constant(versus):
-        return f"{_capital(default)} does as well as {reference} ({_amount(versus)})."
-    return f"{versus.splits} folds cannot tell {default} from {reference}: the difference is {_amount(versus)}."
-
-
 def _simplicity(row: ComparisonRow) -> tuple[int, float]:
-    return COMPLEXITY.get(row.name, max(COMPLEXITY.values())), row.seconds or 0.0
-
-
-def _why_simpler(chosen: ComparisonRow, best: ComparisonRow) -> str:
-    """The end of a sentence that begins with the chosen method."""
-    faster = (best.seconds or 0.0) >= 2 * (chosen.seconds or 0.0)
-    times = f"{_seconds(chosen)} instead of {_seconds(best)}"
-    return f"is simpler and trains faster ({times})" if faster else "is simpler"
+    return row.complexity, row.seconds or 0.0
 
 
 def _seconds(row: ComparisonRow) -> str:
@@ -507,11 +514,10 @@ def _amount(versus: SplitComparison, interval: str = "simultaneous 95 % interval
 
 
 def _name(row: ComparisonRow) -> str:
-    return NAMES.get(row.name, row.name)
+    return quote(row.name) if row.complexity < 0 else NAMES.get(row.name, row.name)
 
 
-def _listed(rows: Sequence[ComparisonRow]) -> str:
-    names = [_name(row) for row in rows]
+def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
