@@ -167,13 +167,15 @@ def test_compare_prints_a_table_and_a_verdict(data, tmp_path):
         "--quiet",
         "--jobs",
         "1",
+        "--subject-to",
+        "recall >= 0.1",
         *SMALL_COMPARISON,
     )
     assert found.exit_code == 0, found.output
     for text in (
-        "boosted trees",
+        "LightGBM as it comes",
         "at random",
-        f"To fit it on all rows: metricfit fit {data} --target fraud --metric f1",
+        f"To fit it on all rows: metricfit fit {data} --target fraud --metric f1 --subject-to 'recall >= 0.1'",
     ):
         assert text in found.stdout
     assert str(tmp_path / "c" / "report.html") in found.stdout.replace("\n", "")

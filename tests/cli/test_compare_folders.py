@@ -17,11 +17,11 @@ from metricfit.cli.compare import _compare_in_folder
 from metricfit.cli.output_paths import run_folder
 from metricfit.cli.terminal import UserError
 from metricfit.tabular.compare.comparison import compare
-from metricfit.tabular.compare.methods import classifier_of
+from metricfit.tabular.compare.methods import find_method
 from metricfit.tabular.compare.run_description import ChangedRunError
 
 pytestmark = pytest.mark.usefixtures("two_inner_folds")
-SMALL = ("--method", "logistic regression", "--folds", "2", "--time-budget", "0.001", "--json", "--quiet")
+SMALL = ("--method", "boosted trees", "--folds", "2", "--time-budget", "0.001", "--json", "--quiet")
 
 
 def call(*arguments):
@@ -109,7 +109,7 @@ def test_folds_in_the_order_of_time(rows, tmp_path):
     X, y = rows[["a", "b"]], rows["y"]
     expected = []
     for train, test in TimeSeriesSplit(2).split(X):
-        model = classifier_of("boosted trees", "f1", cv="forward", time_budget=None, random_state=0)
+        model = find_method("boosted trees").classifier("f1", cv="forward", time_budget=None, random_state=0)
         expected.append(f1_score(y[test], model.fit(X.iloc[train], y[train]).predict(X.iloc[test])))
     assert values == pytest.approx(expected)
     page = (tmp_path / "c" / "report.html").read_text()
@@ -118,13 +118,14 @@ def test_folds_in_the_order_of_time(rows, tmp_path):
     settings = {"folder": tmp_path / "c" / "cells", "name": "t.csv", "time_budget": 0.001, "folds": 2}
     trained = finished(tmp_path)
     shuffled = rows.sample(frac=1, random_state=2)
-    in_python = compare(shuffled, "y", time="when", methods=["logistic regression"], **settings)
+    in_python = compare(shuffled, "y", time="when", methods=["boosted trees"], **settings)
     assert finished(tmp_path) == trained
     assert {row.name: list(row.values) for row in in_python.rows}["boosted trees"] == values
     assert in_python.time == "when"
-    assert len(in_python.labels) == len(in_python.scores) == 60
+    scores = in_python.decisions["boosted trees"].scores
+    assert len(in_python.labels) == len(scores) == 60
     assert in_python.labels.tolist() == y[30:].tolist()
-    assert not np.isnan(in_python.scores).any()
+    assert not np.isnan(scores).any()
 
 
 @pytest.mark.parametrize(

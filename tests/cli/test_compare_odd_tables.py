@@ -11,7 +11,16 @@ from metricfit.cli.app import app
 
 pytestmark = pytest.mark.slow
 
-SMALL = ["--method", "support vectors", "--method", "boosted trees on the metric", "--quiet", "--json"]
+SMALL = [
+    "--method",
+    "metricfit",
+    "--method",
+    "support vectors",
+    "--method",
+    "boosted trees on the metric",
+    "--quiet",
+    "--json",
+]
 
 
 def frame(n=60):
@@ -55,7 +64,7 @@ def rare(path):
 def test_every_method_has_a_value(write, name, folds, tmp_path):
     write(tmp_path / name)
     found = compared(tmp_path / name, "--folds", str(folds))
-    wanted = {"metricfit", "boosted trees", "boosted trees on the metric", "support vectors", "at random"}
+    wanted = {"metricfit", "LightGBM as it comes", "boosted trees on the metric", "support vectors", "at random"}
     assert {each["name"] for each in found["methods"]} >= wanted
     assert all(len(each["values"]) == folds and each["mean"] is not None for each in found["methods"])
 

@@ -75,7 +75,7 @@ def test_compare_prints_the_command_that_fits_the_recommended_method(data, tmp_p
     chosen = ["--metric", "fbeta(beta=2)", "--subject-to", "recall >= 0.2", "--positive", "yes", "--seed", "3"]
     result = call(
         "compare", data, "--target", "y", "--folds", 2, "--out", tmp_path / "c", "--json", *chosen,
-        "--method", "logistic regression",
+        "--method", "logistic regression", "--method", DEFAULT,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     printed = validate("compare", json.loads(result.stdout))

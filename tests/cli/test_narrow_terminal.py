@@ -57,7 +57,7 @@ def test_the_table_of_compare(rows, monkeypatch, tmp_path):
     settings = {"folds": 2, "folder": tmp_path, "methods": methods, "time_budget": 20, "subject_to": ["recall >= 0.5"]}
     table = compare_command.table_of(compare(X, y, "balanced_accuracy", **settings))
     shown = check(monkeypatch, [table])
-    assert sum("logistic regression" in line for line in shown) == 2  # once in each part
+    assert sum("logistic regression" in line for line in shown) == 1  # it fits
     assert sum("logistic regression" in line for line in printed(monkeypatch, [table], width=160)) == 1
 
 

@@ -17,6 +17,7 @@ from metricfit.report import formatting, model_page
 from metricfit.report.evaluation import DecidedRows
 from metricfit.report.tables import DESCRIPTIONS
 from metricfit.tabular import Comparison, ComparisonRow
+from metricfit.tabular.compare.judging import MethodDecisions
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.verdict import interval_of_mean
 from metricfit.tabular.ensemble import ModelRow
@@ -236,10 +237,10 @@ def test_the_page_of_a_comparison_says_how_it_was_made(tmp_path):
         "f1",
         rows,
         "Use <it>.",
-        scores,
-        (scores >= 0.5).astype(int),
         labels,
-        threshold=0.5,
+        DEFAULT,
+        details=("A reason with a <tag>.",),
+        decisions={DEFAULT: MethodDecisions(scores, (scores >= 0.5).astype(int), [0.5])},
         notes=("support vectors is left out: too many rows",),
         subject_to=("recall >= 0.2",),
         name="t.csv",
@@ -249,8 +250,10 @@ def test_the_page_of_a_comparison_says_how_it_was_made(tmp_path):
     ).report(tmp_path / "p.html")
     text = shown(path)
     low, high = interval_of_mean(ours, f1)
-    assert f"{DEFAULT} {np.mean(ours):.3f} {low:.3f} to {high:.3f} +0.080" in text
+    assert f"{DEFAULT} (recommended) {np.mean(ours):.3f} {low:.3f} to {high:.3f} +0.080" in text
+    assert text.index(f"{REFERENCE} (reference) {np.mean(theirs):.3f}") < text.index(f"{DEFAULT} (recommended)")
     assert "3 of 4 folds 12.5 s" in text
+    assert "Why this one A reason with a <tag>." in text
     assert "Left out support vectors is left out: too many rows" in text
     assert "40: 10 “<yes>” (25.0 %)" in text
     assert "copies of a row stay together, and so do rows of one “site”" in text

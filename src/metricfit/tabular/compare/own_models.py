@@ -82,7 +82,8 @@ class CategoryColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _transformed(self, number: int, column: pd.Series) -> Any:
         if number in self.categories_:
             words = column.astype(object).where(column.isna(), column.astype(str))
-            return pd.Categorical(words, categories=self.categories_[number])
+            known = words.isin(self.categories_[number])
+            return pd.Categorical(words.where(known, None), categories=self.categories_[number])
         if _holds_numbers(column):
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
         return column.astype("int64").astype(np.float64).where(column.notna()).to_numpy()

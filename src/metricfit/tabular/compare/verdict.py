@@ -407,13 +407,12 @@ def _lead(nearest: _Rival, best: ComparisonRow) -> str:
 
 def _contrast(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric) -> str:
     """Compare the chosen method with the reference and with the user's own models as they are."""
-    others = [row for row in rows if row is not chosen and row.plain and row.name not in {*UNTUNED, *BASELINES}]
-    if not others:
-        return "Nothing else was compared with it."
+    others = [row for row in rows if row is not chosen and row.name not in {*UNTUNED, *BASELINES}]
     others.sort(key=lambda row: row.name == REFERENCE)  # the user's own models come first
     compared = zip(others, compare_with(chosen.values, [row.values for row in others], metric), strict=True)
+    shown = [pair for pair in compared if pair[0].plain or chosen.plain]
     states: dict[str, list[str]] = {}
-    for row, (versus, p) in compared:
+    for row, (versus, p) in shown:
         if versus is None:
             states.setdefault("it does exactly as well as", []).append(_name(row))
             continue
@@ -423,6 +422,8 @@ def _contrast(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metr
             does = "prove its lead over" if better else "tell it from"
             verb = f"{len(chosen.values)} folds cannot {does}"
         states.setdefault(verb, []).append(f"{_name(row)} ({-versus.difference:+.3f})")
+    if not states:
+        return "Nothing else was compared with it."
     return _capital("; ".join(f"{verb} {_listed(names)}" for verb, names in states.items())) + "."
 
 
@@ -435,8 +436,7 @@ def _floor(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric)
     name, does = _capital(_name(chosen)), BASELINES[floor.name]
     if (chosen.mean >= floor.mean) if metric.minimize else (chosen.mean <= floor.mean):
         return does, [
-            f"{name} is no better than {does}, which has {floor.mean:.3f}: either the columns say nothing about the "
-            "target, or the metric does not need a model."
+            f"{name} is no better than {does}, which has {floor.mean:.3f}: the columns say little about the target."
         ]
     versus = compare_two(chosen.values, floor.values, metric)
     if versus is not None and not is_constant(versus) and versus.p_value >= CLEAR:
