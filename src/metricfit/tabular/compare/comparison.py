@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import TimeSeriesSplit
 
@@ -637,5 +636,5 @@ def check_confidence_of_folds(
     if confidence is None:
         return
     for training_rows, _ in splits:
-        y = torch.from_numpy(labels[training_rows])
+        y = labels[training_rows]
         checked_guarantee(requirements, y, confidence, groups=None if groups is None else groups[training_rows])

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from metricfit.core.arrays import in_kind_of, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.calibration import fit_calibration, sigmoid, softmax
 from metricfit.decide.certified import Guarantee
 from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.costs import RowCosts, cost_columns, mean_cost, row_costs
+from metricfit.decide.held_out import HeldOut, collect_held_out
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.average import averaged
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
@@ -92,8 +94,8 @@ def judge_pooled(
         return ()
     matrix = any(requirement.metric.needs_matrix for requirement in requirements)
     counts = count_labels(
-        torch.from_numpy(decided),
-        torch.from_numpy(labels),
+        decided,
+        labels,
         num_classes=None if classes == 2 else classes,
         matrix=matrix and classes > 2,
     )
@@ -109,7 +111,7 @@ def _judge(requirement: Requirement, counts: Counts, drawn: Counts) -> PooledReq
     worst = int(violations.argmax())
     resampled = requirement.metric(drawn).reshape(-1, len(values))[:, worst]
     low, high = percentile_interval(resampled)
-    beyond = np.quantile(requirement.excess(resampled).numpy(), 0.025)
+    beyond = np.quantile(requirement.excess(resampled), 0.025)
     return PooledRequirement(
         str(requirement),
         float(values[worst]),
@@ -192,24 +194,24 @@ class Judge:
         Returns:
             The results by the name of the row.
         """
-        results = {method.name: self.logits(trained)}
-        if method.untuned is not None:
-            test = trained[0].test
-            untuned = (test[:, 0] >= 0).astype(np.int64) if self.classes == 2 else test.argmax(1)
-            results[method.untuned] = self._judge(FoldDecisions(untuned), results[method.name].seconds)
-        return results
-
-    def logits(self, trained: Sequence[TrainedLogits]) -> FoldResult:
-        """Choose the weights of models and a decision on the training rows, and judge them on the test rows."""
-        out_of_fold = [each.out_of_fold for each in trained]
-        rows, held_out = collect_out_of_fold(
-            out_of_fold, self.train_y, None, self.groups, self.metric, self.train_columns
-        )
+        logits = [each.out_of_fold for each in trained]
+        rows, held_out = collect_out_of_fold(logits, self.train_y, None, self.groups, self.metric, self.train_columns)
         mixture = fit_mixture(rows, self.metric, self.average, self.requirements)
         parts = parts_of(held_out, trained[0].folds[trained[0].folds >= 0])
         judges = cross_fit(rows, parts, self.metric, self.average, self.requirements)
+        test = to_numpy(mixture([in_kind_of(each.test, rows.logits[0]) for each in trained]))
+        seconds = sum(each.seconds for each in trained)
+        results = {method.name: self._tuned(replace(held_out, logits=judges.logits(rows.logits)), test, seconds)}
+        if method.untuned is not None:
+            raw = trained[0].test
+            untuned = (raw[:, 0] >= 0).astype(np.int64) if self.classes == 2 else raw.argmax(1)
+            results[method.untuned] = self._judge(FoldDecisions(untuned), seconds)
+        return results
+
+    def _tuned(self, held_out: HeldOut, test: Floats, seconds: float | None) -> FoldResult:
+        """Choose a decision on held-out rows, and judge it on the logits of the test rows."""
         decision = choose_without_intervals(
-            replace(held_out, logits=judges.logits(rows.logits)),
+            held_out,
             self.metric,
             subject_to=self.requirements,
             average=self.average,
@@ -217,12 +219,11 @@ class Judge:
             if self.confidence is None
             else Guarantee(self.confidence, out_of_fold=True, groups=held_out.groups),
         )
-        logits, costs = mixture([torch.from_numpy(each.test) for each in trained]), self._costs
-        decided = decision.decide(logits if costs is None else costs.margins(logits)).numpy()
+        costs, probabilities = self._costs, sigmoid(test[:, 0]) if test.shape[1] == 1 else softmax(test)
+        decided = to_numpy(decision.decide(test if costs is None else costs.margins(test)))
         threshold = decision.attributes(np.arange(self.classes)).get("threshold_")
-        seconds = [each.seconds for each in trained if each.seconds is not None]
-        decisions = FoldDecisions(decided, _probabilities(logits), threshold)
-        return self._judge(decisions, sum(seconds) if seconds else None, decision.evidence.not_reachable)
+        decisions = FoldDecisions(decided, probabilities, threshold)
+        return self._judge(decisions, seconds, decision.evidence.not_reachable)
 
     def own(self, report: Mapping[str, Any]) -> dict[str, FoldResult]:
         """Judge what ``OwnModel.train`` decided, by the name of the row."""
@@ -240,19 +241,20 @@ class Judge:
         shown = None if table is None else (table[test, 1] if self.classes == 2 else table[test])
         results = {model.name: self._judge(FoldDecisions(model.decided[test], shown), None)}
         if logits is not None:
-            folds = np.zeros(len(train)) if model.fold is None else np.unique(model.fold[train], return_inverse=True)[1]
-            kept = TrainedLogits(None, logits[train], logits[test], folds.astype(np.int64))
-            results[model.name + TUNED] = self.logits([kept])
+            columns = self.train_columns
+            calibration = fit_calibration(logits[train], self.train_y, None)
+            held_out = collect_held_out(calibration(logits[train]), self.train_y, None, self.groups, columns)
+            results[model.name + TUNED] = self._tuned(held_out, calibration(logits[test]), None)
         return results
 
     def baselines(self) -> dict[str, FoldResult]:
         """Judge the decisions that need no model."""
-        results, costs, target = {}, self._costs, torch.from_numpy(self.test_y)
+        results, costs, target = {}, self._costs, self.test_y
         for name, shares in baseline_shares(self.train_y, self.classes).items():
             if costs is None:
                 results[name] = self._result(expected_counts(self.test_y, shares))
             else:
-                called = torch.full((len(target),), shares[1], dtype=torch.float64)
+                called = np.full(len(target), shares[1])
                 results[name] = FoldResult(mean_cost(costs.of_decisions(called, target), None))
         return results
 
@@ -262,7 +264,7 @@ class Judge:
         return row_costs(self.metric, self.test_columns, len(self.test_y)) if self.metric.columns else None
 
     def _judge(self, decisions: FoldDecisions, seconds: float | None, not_reachable: str | None = None) -> FoldResult:
-        decided, target, costs = torch.from_numpy(decisions.decided), torch.from_numpy(self.test_y), self._costs
+        decided, target, costs = decisions.decided, self.test_y, self._costs
         if costs is not None:
             value = mean_cost(costs.of_decisions(decided, target), None)
             return FoldResult(value, seconds, decisions=decisions)
@@ -277,11 +279,6 @@ class Judge:
     def _result(self, counts: Counts) -> FoldResult:
         value = float(averaged(self.metric, counts, self.average))
         return FoldResult(value, held=all(bool(requirement.holds(counts).all()) for requirement in self.requirements))
-
-
-def _probabilities(logits: Any) -> Floats:
-    values = logits[:, 0].sigmoid() if logits.shape[1] == 1 else logits.softmax(1)
-    return np.asarray(values.double().numpy())
 
 
 Trained = Mapping[tuple[Training | OwnModel, int], TrainedLogits | Mapping[str, Any] | str]

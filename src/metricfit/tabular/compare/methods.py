@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
@@ -62,13 +61,13 @@ def expected_counts(y: Integers, shares: Floats) -> Counts:
 
     Example:
         >>> expected_counts(np.array([0, 0, 1, 1]), np.array([0.75, 0.25])).tp
-        tensor([0.5000], dtype=torch.float64)
+        array([0.5])
     """
     matrix = np.outer(np.bincount(y, minlength=len(shares)), shares)
     if len(shares) == 2:
         (tn, fp), (fn, tp) = matrix.tolist()
         return Counts(tp, fp, fn, tn)
-    return ConfusionMatrix(torch.from_numpy(matrix))
+    return ConfusionMatrix(matrix)
 
 
 DEFAULT = "metricfit"

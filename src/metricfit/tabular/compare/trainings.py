@@ -141,13 +141,13 @@ class TrainedLogits:
     """What is kept of a training on one fold.
 
     Attributes:
-        seconds: The time that training took; None if another program trained the model.
+        seconds: The time that training took.
         out_of_fold: The logits of the training rows, each by a model that did not train on the row; NaN where all did.
         test: The logits of the test rows.
         folds: The inner fold that held out each training row, the same for all trainings; -1 for none.
     """
 
-    seconds: float | None
+    seconds: float
     out_of_fold: Floats
     test: Floats
     folds: Integers

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from metricfit.data.columns import check_classes, did_you_mean, order_by_time, quote_label, split_target
 from metricfit.decide.bounds import check_confidence
+from metricfit.decide.choose import checked_guarantee
 from metricfit.decide.class_requirements import class_requirements
 from metricfit.errors import InvalidTypeError, InvalidValueError, MetricfitError, TableError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -234,17 +235,13 @@ def check_requirements(
         confidence: The probability with which all must hold; None if they need only be met on held-out rows. Without a
             confidence it is a warning that requirements with exact bounds cannot be promised at 95 %.
     """
-    import torch
-
-    from metricfit.decide.choose import checked_guarantee
-
     if not requirements:
         return
     labels = sorted(y.unique().tolist(), key=lambda label: (label == positive, label))
     numbers = np.array(y.map({label: number for number, label in enumerate(labels)}), dtype=np.int64)
     asked = class_requirements(requirements, len(labels), names=labels)
     try:
-        checked_guarantee(asked, torch.from_numpy(numbers), USUAL_CONFIDENCE if confidence is None else confidence)
+        checked_guarantee(asked, numbers, USUAL_CONFIDENCE if confidence is None else confidence)
     except InfeasibleError as error:
         message, remedy, severity = f"{error}.", "Ask for less, or collect more rows.", "serious"
         if confidence is None:
