@@ -1,7 +1,7 @@
 """Networks for tables, and the loss of networks that have several members. All return logits and can be stacked.
 
 Outputs are logits ``(n, out_features)``; with one output that is the shape ``(n, 1)`` that every binary loss takes.
-Embeddings are those of Gorishniy et al. 2022, "On Embeddings for Numerical Features in Tabular Deep Learning", by its
+The embeddings are from Gorishniy et al. 2022, "On Embeddings for Numerical Features in Tabular Deep Learning", by its
 authors' package rtdl_num_embeddings (the extra ``torch``), imported when first used.
 """
 

@@ -199,7 +199,7 @@ Source = str | os.PathLike[str]
 
 
 def find_files(sources: Sequence[Source]) -> list[Path]:
-    """Return the files that make a table, in the order given; those of a folder or a glob in the order of their names.
+    """Return the files that make a table, in the given order; a folder or a pattern is sorted by name.
 
     Args:
         sources: Files, folders, and patterns such as ``data/*.parquet``.

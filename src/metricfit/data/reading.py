@@ -101,7 +101,7 @@ def read_table(
 def read_file(
     path: Path, target: str | None = None, options: TextOptions = GUESSED, text: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Read the table of one file; the arguments are those of ``read_table``, checked."""
+    """Read the table of one file; the arguments are the checked ones of ``read_table``."""
     known = _checked_format(path, options)
     if known in SEPARATORS:
         frame = read_csv(path, SEPARATORS[known], target, options, text)

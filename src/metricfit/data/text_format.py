@@ -30,7 +30,7 @@ MISSING_WORDS = (
 )
 #: Separators that are guessed, and how messages call them.
 SPOKEN_SEPARATORS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
-#: Byte order marks, those of UTF-32 first, because they begin with those of UTF-16.
+#: Byte order marks. UTF-32 comes first, because its mark begins with the mark of UTF-16.
 MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -126,7 +126,7 @@ def guess_encoding(scanned: Scan, path: Path) -> str:
     for first, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
         if len(sample) > 1 and sample[first::2].count(0) > 0.4 * len(sample) and sample[1 - first :: 2].count(0) == 0:
             return encoding
-    if scanned.is_utf8 or scanned.holds_nul:  # the latter is reported by the caller
+    if scanned.is_utf8 or scanned.holds_nul:  # the caller reports NUL bytes
         return "utf-8"
     if scanned.is_text:
         return "cp1252"

@@ -152,7 +152,7 @@ class Progress:
         done: Number of finished cells, including the reused ones.
         total: Number of cells.
         reused: Number of cells that an earlier run had finished.
-        seconds_left: Estimated time for the remaining cells, from that of finished cells of the same kind; None before
+        seconds_left: Estimated time for the remaining cells, from the finished cells of the same kind; None before
             the first cell has finished.
         last: Name of the cell that finished last.
 
@@ -312,7 +312,7 @@ def estimate_cells_left(
     """Estimate the seconds that the remaining cells will take.
 
     A cell takes as long as the finished cells of its kind did on average: those whose names differ in the last part
-    alone, such as the folds of one method. The kinds that are not known yet are taken for the mean of those that are.
+    alone, such as the folds of one method. An unknown kind takes as long as the known kinds do on average.
 
     Args:
         finished: The seconds of the finished cells, by name.

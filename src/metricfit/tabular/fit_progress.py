@@ -16,7 +16,7 @@ from typing import Any
 from metricfit.runs.cells import format_seconds
 from metricfit.tabular.families.family import Deadline, Floats
 
-#: Median over 19 tables of a family's seconds, in those of boosting (studies/results/tables.json).
+#: Seconds of each family relative to boosting: the median over 19 tables (studies/results/tables.json).
 RELATIVE_SECONDS = {
     "linear": 0.4,
     "kernel": 0.3,
@@ -186,7 +186,7 @@ class FitTracker:
 
 
 def estimate_seconds(known: Sequence[tuple[str, float]], families: Sequence[str]) -> float | None:
-    """Estimate the seconds of families from those of others, by what they cost in proportion.
+    """Estimate the seconds of families from the seconds of others, by their relative cost.
 
     Args:
         known: Names and seconds of families.

@@ -2,7 +2,7 @@
 
 The encoder learns from a sample. Encoded numbers are kept in single precision, categories and words as codes: one 0/1
 column per category takes four bytes per category and row, a code one or two bytes per row. The encoded columns of some
-rows are put together when they are needed, and are those of ``TableEncoder.transform`` to the bit.
+rows are put together when they are needed, and equal ``TableEncoder.transform`` to the bit.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RowSource:
 
     def __init__(self, table: Any) -> None:
         self.table = table
-        #: Whether columns have names; those of an array have none.
+        #: Whether columns have names, which an array does not have.
         self.has_names = hasattr(table, "columns")
 
     def __len__(self) -> int:

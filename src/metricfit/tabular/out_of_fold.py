@@ -107,7 +107,7 @@ def fit_families(
         deadline: When training has to end.
         last_fold_only: Whether the model of the last fold predicts new rows, as is right for rows in the order of
             time, and not all folds together.
-        tracker: Is told when a family begins, after every group of folds, and when it ends.
+        tracker: Is called when a family begins, after every group of folds, and when it ends.
 
     Returns:
         The families that were fitted, and those that were not.
@@ -156,7 +156,7 @@ def fit_family(
     """Fit a family on all folds, or return why it was not fitted.
 
     A family that cannot be stopped is first timed on a sample, if it does not estimate its time itself. The others
-    begin with as many folds as there are jobs, and the time of these tells that of the rest.
+    begin with as many folds as there are jobs, whose time says how long the rest will take.
 
     Args:
         family: The family.

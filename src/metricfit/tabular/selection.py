@@ -132,7 +132,7 @@ class Selection:
         return -violation, -value if self.metric.minimize else value
 
     def _scores(self, mixtures: Floats) -> list[tuple[float, float]]:
-        """Return the score of each mixture ``(k, n, c)``; without requirements, those of two classes all at once."""
+        """Return the score of each mixture ``(k, n, c)``; all at once for two classes without requirements."""
         if mixtures.shape[2] > 1 or self.requirements or self.costs is not None:
             return [self.score(logits) for logits in mixtures]
         values = _best_of_all_thresholds(mixtures[..., 0], self.y, self.weight, self.metric)

@@ -59,7 +59,7 @@ class Trees:
 
 #: LightGBM's own defaults.
 USUAL = Trees({"num_leaves": 31}, patience=50)
-#: Smaller trees, each of random parts of the rows and columns. Beside the usual ones they add to an ensemble.
+#: Smaller trees, each grown on random parts of the rows and columns. Their errors differ from the usual trees'.
 SMALL = Trees(
     {
         "num_leaves": 15,
@@ -79,7 +79,7 @@ class Boosting(Family):
     Args:
         name: Its name.
         trees: What kind of trees are grown.
-        metric: If given, the trees are trained for this metric beside the cross-entropy.
+        metric: If given, the trees are trained for the cross-entropy plus the loss of this metric.
         average: The metric's average over several classes.
     """
 
@@ -98,7 +98,7 @@ class Boosting(Family):
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> Candidates:
         """Add trees until the cross-entropy of the held-out fold has not fallen for some rounds."""
         if self.metric is not None and not (train.x != train.x[:1]).any():
-            # Without a column to split, LightGBM ends in an error beside an objective of ours, and not beside its own.
+            # Without a column to split, LightGBM fails if the objective is a function, but not with its own objective.
             return Boosting(self.name, self.trees).fit(train, held_out, seed=seed, deadline=deadline)
         start = prior_logits(train.y, train.weight, classes=train.classes)
         data = self._dataset(train, start)
@@ -148,7 +148,7 @@ class Boosting(Family):
             raise lightgbm.EarlyStopException(round_.iteration, round_.evaluation_result_list)
 
         def evaluate(scores: Floats, rows: lightgbm.Dataset) -> tuple[str, float, bool]:
-            """LightGBM passes raw scores beside an objective that is a function."""
+            """Return the cross-entropy; LightGBM passes raw scores if the objective is a function."""
             y, weight = np.asarray(rows.get_label(), dtype=np.int64), rows.get_weight()
             weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
             return "cross_entropy", cross_entropy(scores.reshape(len(y), -1), y, weight) / weight.sum(), False
@@ -345,7 +345,7 @@ def _check_trees(text: str, expected: Expected, kind: str) -> None:
     """Refuse text that would lead LightGBM out of its memory or never to a leaf.
 
     Raises:
-        ModelFileError: The text holds other lines than those of trees, a split of a column that does not exist, or a
+        ModelFileError: The text holds lines that no tree has, a split of a column that does not exist, or a
             split that is not followed by later splits and by leaves of its tree, each once.
     """
     trees, end = [], 0

@@ -183,7 +183,7 @@ def choose_candidates(fitted: Sequence[FittedModel | Candidates]) -> list[Fitted
 
     The rows of a fold judge its model, so they have no part in its setting: chosen on them, models of labels that are
     pure noise had an AUROC of 0.6. Chosen on all rows together, still 0.55. Where a fold has fewer candidates than
-    others, as trees that stopped growing early, its last one stands for those that it lacks.
+    others, such as trees that stopped growing early, its last candidate takes the missing places.
 
     Args:
         fitted: What was fitted on each fold. The losses of a single fold's candidates are of rows that ``set_apart``

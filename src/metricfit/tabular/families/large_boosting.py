@@ -82,7 +82,7 @@ class LargeBoosting(Boosting):
 
 
 class BinnedRows:
-    """Rows as LightGBM keeps them; those of the last fold are kept for the next family.
+    """Rows as LightGBM keeps them. The rows of the last fold are kept for the next family.
 
     Args:
         features: The columns of the table.

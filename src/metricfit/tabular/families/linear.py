@@ -37,7 +37,7 @@ LARGEST = 1e100
 
 
 def both_scales(encoded: NDArray[np.float32]) -> Floats:
-    """Return the encoded columns, and beside them the same columns without the smooth clip of the encoding.
+    """Return the encoded columns, followed by the same columns without the smooth clip of the encoding.
 
     The clip helps where columns have outliers. It harms where the logit is linear far from the centre.
 

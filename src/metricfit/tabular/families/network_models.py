@@ -202,7 +202,7 @@ class NetworkModel(FittedModel):
     def logits(self, features: Features) -> Floats:
         """Return the mean of the members' logits, in double precision and for some rows at a time.
 
-        In double precision a row's logits do not depend on the rows beside it, except in the last digits.
+        In double precision a row's logits do not depend on the other rows of its batch, except in the last digits.
         """
         result = np.empty((len(features), self.architecture.out_features))
         for first in range(0, len(features), ROWS_AT_ONCE):

@@ -72,7 +72,7 @@ def model_from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
 
     Args:
         content: What `model_to_bytes` returned.
-        trusted: Names of types that the user trusts, beside those that skops trusts.
+        trusted: Names of types that the user trusts, in addition to the types that skops trusts.
 
     Raises:
         UntrustedTypeError: It has other types; nothing was built.
@@ -303,7 +303,7 @@ def _columns(model: Any) -> int:
 
 @cache
 def _checks() -> dict[type, Callable[[Any], None]]:
-    """Return what checks each kind of object; the imports take a while, as those of skops do."""
+    """Return the check of each kind of object. Its imports are slow, so they run at the first use."""
     from sklearn.ensemble._forest import BaseForest
     from sklearn.ensemble._gb import BaseGradientBoosting
     from sklearn.ensemble._iforest import IsolationForest
