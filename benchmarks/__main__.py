@@ -43,6 +43,7 @@ MODULES = (
     "training",
     "images",
     "classifier",
+    "imports",
 )
 
 

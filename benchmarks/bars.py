@@ -283,6 +283,19 @@ def _estimator() -> list[Bar]:
     ]
 
 
+def _starting() -> list[Bar]:
+    tuned, libraries = "TunedDecisionClassifier", "the libraries for tables"
+    work = f"import of {tuned} v NumPy, SciPy, pandas, scikit-learn and LightGBM"
+    return [
+        Bar("import-seconds", f"{work}, processor seconds", "imports", tuned, 1.3, libraries, before="2.7x"),
+        Bar("import-memory", f"{work}, memory", "imports", tuned, 1.2, libraries, quantity="bytes", before="2.0x"),
+        *(
+            Bar(f"command-{name}", f"metricfit {command}", "commands", command, 0.5, unit=SECONDS, before=before)
+            for name, command, before in (("help", "fit --help", "7.6 s"), ("metrics", "metrics", "7.6 s"))
+        ),
+    ]
+
+
 #: Bars by what they are about, in the order of the page.
 GROUPS = {
     "Small batches": _small_batches(),
@@ -293,5 +306,6 @@ GROUPS = {
     "Pointwise losses": _pointwise(),
     "Training": _training(),
     "Tables": _estimator(),
+    "Starting": _starting(),
 }
 BARS = tuple(bar for bars in GROUPS.values() for bar in bars)
