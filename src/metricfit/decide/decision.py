@@ -3,8 +3,8 @@
 There is one class per kind of decision: ``ThresholdDecision`` for two classes, ``OffsetDecision`` and ``CostDecision``
 for several classes, ``LabelDecision`` for several labels, and ``RowCostDecision`` for two classes with costs of each
 row. ``Decision`` is what they share; estimators, reports, commands and files use nothing else. A new kind is a new
-class here: its fields, ``margins``, ``probabilities``, ``describe``, ``before`` and ``attributes``, and a name in
-``KINDS``.
+class here: its fields, ``task``, ``decided_by``, ``margins``, ``describe``, ``before`` and ``attributes``, and a name
+in ``KINDS``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -129,7 +130,10 @@ class Decision(ABC):
     Attributes:
         evidence: How good the decision is.
         calibration: The calibration of the logits, for ``probabilities``; None if they are calibrated already.
+        referral: The region that is referred to a person; None if every row is decided.
         task: What is decided: "binary", "multiclass" or "multilabel".
+        decided_by: The fields with the numbers that decide, and the number of axes of each.
+        of_row_costs: Whether the decision is about costs of each row, which an estimator takes from columns.
 
     Example:
         >>> decision = ThresholdDecision(0.5)
@@ -139,12 +143,24 @@ class Decision(ABC):
 
     evidence: Evidence
     calibration: Calibration | None
+    referral: Referral | None = None
     task: ClassVar[Literal["binary", "multiclass", "multilabel"]]
+    decided_by: ClassVar[Mapping[str, int]]
+    of_row_costs: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name, axes in self.decided_by.items():
+            _set_numbers(self, name, axes)
 
     @property
-    @abstractmethod
+    def numbers(self) -> dict[str, Any]:
+        """The numbers that decide, by the names of their fields."""
+        return {name: getattr(self, name) for name in self.decided_by}
+
+    @property
     def outputs(self) -> int:
         """Number of logits per row."""
+        return len(np.atleast_1d(next(iter(self.numbers.values()))))
 
     @abstractmethod
     def margins(self, logits: Array) -> Any:
@@ -157,7 +173,6 @@ class Decision(ABC):
             Shifted logits in float64, ``(n,)`` for two classes and ``(n, c)`` for several classes or labels.
         """
 
-    @abstractmethod
     def probabilities(self, logits: Array) -> Any:
         """Return the probabilities of logits, calibrated if the decision has a calibration.
 
@@ -168,6 +183,10 @@ class Decision(ABC):
             The probability of the positive class ``(n,)`` for two classes, of each class or label ``(n, c)``
             otherwise, in float64.
         """
+        z = to_numpy(logits, np.float64)
+        z = z.reshape(-1) if self.task == "binary" else z
+        z = z if self.calibration is None else self.calibration(z)
+        return in_kind_of(softmax(z) if self.task == "multiclass" else sigmoid(z), logits)
 
     @abstractmethod
     def describe(self, names: Sequence[Any] = ()) -> str:
@@ -280,12 +299,24 @@ class Decision(ABC):
         """
         return replace(self, evidence=replace(self.evidence, **changes))  # type: ignore[type-var]
 
-    def _calibrated(self, logits: Floats) -> Any:
-        return logits if self.calibration is None else self.calibration(logits)
+
+@dataclass(frozen=True)
+class _OneThreshold(Decision):
+    """Rows of two classes are positive from a threshold on."""
+
+    threshold: float
+    interval: Ends | None = None
+    task = "binary"
+    decided_by: ClassVar = {"threshold": 0}
+
+    @in_their_kind
+    def margins(self, logits: Floats) -> Floats:
+        """Return the logits, or cost margins, minus the threshold, ``(n,)``."""
+        return logits.reshape(-1) - self.threshold
 
 
 @dataclass(frozen=True)
-class ThresholdDecision(Decision):
+class ThresholdDecision(_OneThreshold):
     """A row of two classes is positive from a threshold of its logit on.
 
     Attributes:
@@ -310,33 +341,15 @@ class ThresholdDecision(Decision):
         0.5
     """
 
-    threshold: float
-    interval: Ends | None = None
     referral: Referral | None = None
     calibration: Calibration | None = None
     evidence: Evidence = Evidence()
-    task = "binary"
 
     def __post_init__(self) -> None:
-        _set_numbers(self, "threshold", 0)
+        super().__post_init__()
         region = self.referral
         if region is not None and not region.low <= self.threshold <= region.high:
             raise InvalidValueError(f"the region to refer, {region}, must contain the threshold {self.threshold:g}")
-
-    @property
-    def outputs(self) -> int:
-        """Number of logits per row."""
-        return 1
-
-    @in_their_kind
-    def margins(self, logits: Floats) -> Floats:
-        """Return the logits minus the threshold, ``(n,)``."""
-        return logits.reshape(-1) - self.threshold
-
-    @in_their_kind
-    def probabilities(self, logits: Floats) -> Floats:
-        """Return the probability of the positive class, ``(n,)``."""
-        return np.asarray(sigmoid(self._calibrated(logits.reshape(-1))))
 
     @in_their_kind
     def referred(self, logits: Floats) -> NDArray[np.bool_]:
@@ -383,7 +396,7 @@ class ThresholdDecision(Decision):
 
 
 @dataclass(frozen=True)
-class RowCostDecision(Decision):
+class RowCostDecision(_OneThreshold):
     """A row of two classes is positive where a miss is expected to cost more than a false alarm (``decide.costs``).
 
     It is about cost margins, not about logits: calibrated logits plus the logarithm of the ratio of the row's costs. An
@@ -403,29 +416,9 @@ class RowCostDecision(Decision):
         array([0, 1])
     """
 
-    threshold: float
-    interval: Ends | None = None
     calibration: Calibration | None = None
     evidence: Evidence = Evidence()
-    task = "binary"
-
-    def __post_init__(self) -> None:
-        _set_numbers(self, "threshold", 0)
-
-    @property
-    def outputs(self) -> int:
-        """Number of logits per row."""
-        return 1
-
-    @in_their_kind
-    def margins(self, logits: Floats) -> Floats:
-        """Return cost margins minus the threshold, ``(n,)``."""
-        return logits.reshape(-1) - self.threshold
-
-    @in_their_kind
-    def probabilities(self, logits: Floats) -> Floats:
-        """Return the probability of the positive class, from logits."""
-        return np.asarray(sigmoid(self._calibrated(logits.reshape(-1))))
+    of_row_costs = True
 
     def describe(self, names: Sequence[Any] = ()) -> str:
         """Say that every row has a threshold of its own."""
@@ -445,7 +438,36 @@ class RowCostDecision(Decision):
 
 
 @dataclass(frozen=True)
-class OffsetDecision(Decision):
+class _Offsets(Decision):
+    """Rows are of the class with the largest score plus offset."""
+
+    offsets: Any
+    task = "multiclass"
+    decided_by: ClassVar = {"offsets": 1}
+
+    def scores(self, logits: Floats) -> Floats:
+        """Return what the offsets are added to.
+
+        Args:
+            logits: Logits ``(n, c)``.
+
+        Returns:
+            Scores ``(n, c)``: the logits, or minus the expected costs.
+        """
+        return logits
+
+    @in_their_kind
+    def margins(self, logits: Floats) -> Floats:
+        """Return the scores plus the offsets, ``(n, c)``."""
+        return np.asarray(self.scores(logits) + self.offsets)
+
+    def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the offsets in the order of the classes."""
+        return {"offsets_": self.offsets[place]}
+
+
+@dataclass(frozen=True)
+class OffsetDecision(_Offsets):
     """The class whose logit plus offset is largest.
 
     Attributes:
@@ -458,39 +480,8 @@ class OffsetDecision(Decision):
         array([1, 0])
     """
 
-    offsets: Any
     calibration: Calibration | None = None
     evidence: Evidence = Evidence()
-    task = "multiclass"
-
-    def __post_init__(self) -> None:
-        _set_numbers(self, "offsets", 1)
-
-    @property
-    def outputs(self) -> int:
-        """Number of logits per row."""
-        return len(self.offsets)
-
-    def scores(self, logits: Floats) -> Floats:
-        """Return what the offsets are added to: the logits.
-
-        Args:
-            logits: Logits ``(n, c)``.
-
-        Returns:
-            The logits.
-        """
-        return logits
-
-    @in_their_kind
-    def margins(self, logits: Floats) -> Floats:
-        """Return the logits plus the offsets, ``(n, c)``."""
-        return np.asarray(logits + self.offsets)
-
-    @in_their_kind
-    def probabilities(self, logits: Floats) -> Floats:
-        """Return the probability of each class, ``(n, c)``."""
-        return softmax(self._calibrated(logits))
 
     def describe(self, names: Sequence[Any] = ()) -> str:
         """List the offsets."""
@@ -503,13 +494,9 @@ class OffsetDecision(Decision):
         offsets = calibration.temperature * (self.offsets + calibration.bias)
         return replace(self, offsets=offsets, calibration=calibration)
 
-    def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
-        """Return the offsets in the order of the classes."""
-        return {"offsets_": self.offsets[place]}
-
 
 @dataclass(frozen=True)
-class CostDecision(Decision):
+class CostDecision(_Offsets):
     """The class with the smallest expected cost, with an offset for each class (``decide.costs``).
 
     Attributes:
@@ -526,43 +513,19 @@ class CostDecision(Decision):
         array([1])
     """
 
-    offsets: Any
     costs: Any
     calibration: Calibration | None = None
     evidence: Evidence = Evidence()
-    task = "multiclass"
+    decided_by: ClassVar = {"offsets": 1, "costs": 2}
 
     def __post_init__(self) -> None:
-        _set_numbers(self, "offsets", 1)
-        _set_numbers(self, "costs", 2)
+        super().__post_init__()
         if self.costs.shape != (self.outputs, self.outputs):
             raise InvalidValueError(f"costs of {self.outputs} classes are a square, got shape {self.costs.shape}")
 
-    @property
-    def outputs(self) -> int:
-        """Number of logits per row."""
-        return len(self.offsets)
-
     def scores(self, logits: Floats) -> Floats:
-        """Return what the offsets are added to: minus the expected costs.
-
-        Args:
-            logits: Logits ``(n, c)``.
-
-        Returns:
-            Scores ``(n, c)``.
-        """
+        """Return minus the expected costs, ``(n, c)``."""
         return -np.asarray(self.probabilities(logits) @ self.costs)
-
-    @in_their_kind
-    def margins(self, logits: Floats) -> Floats:
-        """Return minus the expected costs plus the offsets, ``(n, c)``."""
-        return np.asarray(self.scores(logits) + self.offsets)
-
-    @in_their_kind
-    def probabilities(self, logits: Floats) -> Floats:
-        """Return the probability of each class, ``(n, c)``."""
-        return softmax(self._calibrated(logits))
 
     def describe(self, names: Sequence[Any] = ()) -> str:
         """Say that expected costs decide."""
@@ -571,10 +534,6 @@ class CostDecision(Decision):
     def before(self, calibration: Calibration) -> CostDecision:
         """Return the decision about logits that are not calibrated; the costs are those of probabilities."""
         return replace(self, calibration=calibration)
-
-    def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
-        """Return the offsets in the order of the classes."""
-        return {"offsets_": self.offsets[place]}
 
 
 @dataclass(frozen=True)
@@ -601,28 +560,19 @@ class LabelDecision(Decision):
     calibration: Calibration | None = None
     evidence: Evidence = Evidence()
     task = "multilabel"
+    decided_by: ClassVar = {"thresholds": 1}
 
     def __post_init__(self) -> None:
-        _set_numbers(self, "thresholds", 1)
+        super().__post_init__()
         if self.intervals is not None:
             _set_numbers(self, "intervals", 2)
             if self.intervals.shape != (self.outputs, 2):
                 raise InvalidValueError(f"intervals of {self.outputs} thresholds have shape {self.intervals.shape}")
 
-    @property
-    def outputs(self) -> int:
-        """Number of logits per row."""
-        return len(self.thresholds)
-
     @in_their_kind
     def margins(self, logits: Floats) -> Floats:
         """Return the logits minus the thresholds, ``(n, c)``."""
         return np.asarray(logits - self.thresholds)
-
-    @in_their_kind
-    def probabilities(self, logits: Floats) -> Floats:
-        """Return the probability of each label, ``(n, c)``."""
-        return np.asarray(sigmoid(self._calibrated(logits)))
 
     def describe(self, names: Sequence[Any] = ()) -> str:
         """List the thresholds of the probability."""
@@ -636,14 +586,12 @@ class LabelDecision(Decision):
 
     def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
         """Return thresholds and intervals as probabilities."""
-        return {
-            "thresholds_": sigmoid(self.thresholds),
-            "threshold_interval_": None if self.intervals is None else sigmoid(self.intervals),
-        }
+        intervals = None if self.intervals is None else sigmoid(self.intervals)
+        return {"thresholds_": sigmoid(self.thresholds), "threshold_interval_": intervals}
 
     def as_threshold(self) -> PerLabel:
         """Return the thresholds as probabilities."""
-        from metricfit.core.thresholds import PerLabel  # needs torch, as everything that takes it
+        from metricfit.core.thresholds import PerLabel  # the other decisions do without it
 
         return PerLabel.from_logits(self.thresholds)
 
@@ -686,8 +634,7 @@ def restore_decision(state: Any) -> Any:
         raise InvalidValueError(f"decision.kind must be one of {', '.join(map(quote, KINDS))}, got {quote(name)}")
     kind = KINDS[name]
     try:
-        parts = {part.name: state.get(part.name) for part in fields(kind)}
-        return kind(**{name: _READERS[name](f"decision.{name}", value) for name, value in parts.items()})
+        return kind(**{part.name: _read_field(kind, part.name, state.get(part.name)) for part in fields(kind)})
     except InvalidValueError as error:
         message = str(error)
         raise InvalidValueError(message if message.startswith("decision.") else f"decision: {message}") from None
@@ -726,72 +673,60 @@ def _as_json(value: Any) -> Any:
     return value
 
 
-def _number(name: str, value: Any) -> float:
+def _read_number(name: str, value: Any, *, ends: bool = False) -> float:
+    """Return a finite number; the end of an interval may also be infinite, which is text in JSON."""
+    if ends and isinstance(value, str) and value in ("inf", "-inf"):
+        return float(value)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not abs(value) <= sys.float_info.max:
         raise InvalidValueError(f"{name} must be a finite number, got {quote(value)}")
     return float(value)
 
 
-def _optional_number(name: str, value: Any) -> float | None:
-    return None if value is None else _number(name, value)
+def _read_numbers(name: str, value: Any, axes: int = 1, *, ends: bool = False) -> Any:
+    """Return an array of numbers, or one number where ``axes`` is 0."""
+    if axes == 0:
+        return _read_number(name, value, ends=ends)
+    if not isinstance(value, list) or not value:
+        raise InvalidValueError(f"{name} must be a list of numbers, got {quote(value)}")
+    parts = [_read_numbers(name, part, axes - 1, ends=ends) for part in value]
+    if len({np.shape(part) for part in parts}) != 1:
+        raise InvalidValueError(f"{name} must be a list of rows with as many numbers each, got {quote(value)}")
+    return np.array(parts)
 
 
-def _end(name: str, value: Any) -> float:
-    return float(value) if isinstance(value, str) and value in ("inf", "-inf") else _number(name, value)
-
-
-def _interval(name: str, value: Any) -> Ends | None:
-    if value is None:
-        return None
+def _read_interval(name: str, value: Any) -> Ends:
     if not isinstance(value, list) or len(value) != 2:
         raise InvalidValueError(f"{name} must be null or a list of two numbers, got {quote(value)}")
-    return _end(name, value[0]), _end(name, value[1])
+    return _read_number(name, value[0], ends=True), _read_number(name, value[1], ends=True)
 
 
-def _vector(name: str, value: Any) -> Floats:
-    if not isinstance(value, list) or not value:
-        raise InvalidValueError(f"{name} must be a list of numbers, got {quote(value)}")
-    return np.array([_number(name, each) for each in value])
-
-
-def _ends_of_labels(name: str, value: Any) -> Floats:
-    if not isinstance(value, list) or not value:
-        raise InvalidValueError(f"{name} must be a list of numbers, got {quote(value)}")
-    return np.array([_end(name, each) for each in value])
-
-
-def _rows(name: str, value: Any) -> Floats:
-    rows = [_ends_of_labels(name, row) for row in value] if isinstance(value, list) else []
-    if len({len(row) for row in rows}) != 1:
-        raise InvalidValueError(f"{name} must be a list of rows with as many numbers each, got {quote(value)}")
-    return np.stack(rows)
-
-
-def _costs(name: str, value: Any) -> Floats:
-    rows = _rows(name, value)
-    if not np.isfinite(rows).all():
-        raise InvalidValueError(f"{name} must be finite numbers")
-    return rows
-
-
-def _read_calibration(name: str, value: Any) -> Calibration | None:
-    if value is None:
-        return None
+def _read_mapping(name: str, value: Any, keys: Sequence[str]) -> list[Any]:
     if not isinstance(value, Mapping):
-        raise InvalidValueError(f"{name} must have a temperature and a bias, got {quote(value)}")
-    temperature, bias = value.get("temperature"), _vector(f"{name}.bias", value.get("bias"))
-    read = _vector if isinstance(temperature, list) else _number
-    return Calibration(read(f"{name}.temperature", temperature), bias)
+        raise InvalidValueError(f"{name} must have {' and '.join(keys)}, got {quote(value)}")
+    return [value.get(key) for key in keys]
 
 
-def _read_referral(name: str, value: Any) -> Referral | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise InvalidValueError(f"{name} must have ends and a share, got {quote(value)}")
-    low, high = (_end(f"{name}.{end}", value.get(end)) for end in ("low", "high"))
-    return Referral(low, high, _number(f"{name}.share", value.get("share")))
+def _read_calibration(name: str, value: Any) -> Calibration:
+    temperature, bias = _read_mapping(name, value, ("temperature", "bias"))
+    axes = int(isinstance(temperature, list))
+    return Calibration(_read_numbers(f"{name}.temperature", temperature, axes), _read_numbers(f"{name}.bias", bias))
+
+
+def _read_referral(name: str, value: Any) -> Referral:
+    low, high, share = _read_mapping(name, value, ("low", "high", "share"))
+    ends = (_read_number(f"{name}.{end}", number, ends=True) for end, number in (("low", low), ("high", high)))
+    return Referral(*ends, _read_number(f"{name}.share", share))
+
+
+def _read_requirements(name: str, value: Any) -> dict[str, RequirementValue]:
+    results = {}
+    for text, result in value.items():
+        if not isinstance(result, list) or len(result) != 3 or not isinstance(result[1], bool):
+            raise InvalidValueError(f"{name}: {quote(text)} has no value, result and best value")
+        reached, reachable = (_read_number(name, each, ends=True) for each in (result[0], result[2]))
+        results[text] = RequirementValue(reached, result[1], reachable)
+    return results
 
 
 def _read_evidence(name: str, value: Any) -> Evidence:
@@ -801,33 +736,36 @@ def _read_evidence(name: str, value: Any) -> Evidence:
         raise InvalidValueError(f"{name}.out_of_fold must be true or false, got {quote(value.get('out_of_fold'))}")
     if value.get("not_reachable") is not None and not isinstance(value["not_reachable"], str):
         raise InvalidValueError(f"{name}.not_reachable must be text, got {quote(value['not_reachable'])}")
-    results = {}
-    for text, result in value["requirements"].items():
-        if not isinstance(result, list) or len(result) != 3 or not isinstance(result[1], bool):
-            raise InvalidValueError(f"{name}.requirements: {quote(text)} has no value, result and best value")
-        value_there, best = (_end(f"{name}.requirements", each) for each in (result[0], result[2]))
-        results[text] = RequirementValue(value_there, result[1], best)
     return Evidence(
-        _number(f"{name}.value", value.get("value")),
-        _interval(f"{name}.value_interval", value.get("value_interval")),
-        _optional_number(f"{name}.corrected_value", value.get("corrected_value")),
-        _interval(f"{name}.corrected_interval", value.get("corrected_interval")),
-        results,
+        _read_number(f"{name}.value", value.get("value")),
+        _read_part(f"{name}.value_interval", value.get("value_interval"), _read_interval),
+        _read_part(f"{name}.corrected_value", value.get("corrected_value"), _read_number),
+        _read_part(f"{name}.corrected_interval", value.get("corrected_interval"), _read_interval),
+        _read_requirements(f"{name}.requirements", value["requirements"]),
         value.get("not_reachable"),
-        _optional_number(f"{name}.confidence", value.get("confidence")),
+        _read_part(f"{name}.confidence", value.get("confidence"), _read_number),
         value["out_of_fold"],
     )
 
 
-#: What reads each field of a decision from JSON.
-_READERS: dict[str, Callable[[str, Any], Any]] = {
-    "threshold": _number,
-    "interval": _interval,
+def _read_part(name: str, value: Any, read: Callable[[str, Any], Any]) -> Any:
+    """Return a part that may be null."""
+    return None if value is None else read(name, value)
+
+
+#: What reads each field of a decision that may be null.
+_OPTIONAL: dict[str, Callable[[str, Any], Any]] = {
+    "interval": _read_interval,
     "referral": _read_referral,
-    "offsets": _vector,
-    "costs": _costs,
-    "thresholds": _ends_of_labels,
-    "intervals": lambda name, value: None if value is None else _rows(name, value),
+    "intervals": partial(_read_numbers, axes=2, ends=True),
     "calibration": _read_calibration,
-    "evidence": _read_evidence,
 }
+
+
+def _read_field(kind: type[Decision], name: str, value: Any) -> Any:
+    text = f"decision.{name}"
+    if name == "evidence":
+        return _read_evidence(text, value)
+    if name in _OPTIONAL:
+        return _read_part(text, value, _OPTIONAL[name])
+    return _read_numbers(text, value, kind.decided_by[name], ends=kind.task == "multilabel")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from metricfit.core.tensor_numerics import counting_dtype, is_positive
 from metricfit.core.thresholds import PerLabel
-from metricfit.decide.decision import CostDecision, Decision, LabelDecision, OffsetDecision, ThresholdDecision
+from metricfit.decide.decision import Decision, LabelDecision
 from metricfit.errors import InvalidTypeError, InvalidValueError
 
 #: The buffers of a decision that say of which kind it is; exactly one of them is not None.
@@ -70,6 +70,7 @@ class DecisionModule(nn.Module):
         InvalidValueError: The decision holds NaN, refers rows, or is about costs of each row.
 
     Example:
+        >>> from metricfit.decide import ThresholdDecision
         >>> model = nn.Linear(2, 1, bias=False)
         >>> _ = nn.init.ones_(model.weight)
         >>> decide = DecisionModule(model, ThresholdDecision(-1.0))
@@ -112,25 +113,18 @@ class DecisionModule(nn.Module):
                 f"decision must be a metricfit.decide.Decision, got {type(decision).__name__}; best_decision(logits, "
                 "target, metric) makes one, and so do decide.ThresholdDecision(...) and metrics.PerLabel([...])"
             )
-        held: dict[str, Any] = dict.fromkeys((*KINDS, "costs"))
-        if isinstance(decision, ThresholdDecision) and decision.referral is None:
-            held["threshold"] = _round_up(decision.threshold, dtype)
-        elif isinstance(decision, LabelDecision):
-            held["thresholds"] = _round_up(decision.thresholds, dtype)
-        elif isinstance(decision, OffsetDecision):
-            held["offsets"] = decision.offsets
-        elif isinstance(decision, CostDecision):
-            held |= {"offsets": decision.offsets, "costs": decision.costs}
-        elif isinstance(decision, ThresholdDecision):
-            raise InvalidValueError(
-                "a DecisionModule decides every row, and this decision refers some; use dataclasses.replace(decision, "
-                "referral=None), and decision.referred(logits) beside it"
-            )
-        else:
+        if decision.of_row_costs:
             raise InvalidValueError(
                 "a DecisionModule gets logits alone, and this decision is about costs of each row; let the estimator "
                 "decide, or choose a decision with costs that are numbers, such as cost(fp=5, fn=80)"
             )
+        if decision.referral is not None:
+            raise InvalidValueError(
+                "a DecisionModule decides every row, and this decision refers some; use dataclasses.replace(decision, "
+                "referral=None), and decision.referred(logits) beside it"
+            )
+        held: dict[str, Any] = dict.fromkeys((*KINDS, "costs")) | decision.numbers
+        held |= {name: _round_up(held[name], dtype) for name in ("threshold", "thresholds") if held[name] is not None}
         calibration = decision.calibration
         held |= {"temperature": 1.0, "bias": 0.0} if calibration is None else vars(calibration)
         for name, numbers in held.items():

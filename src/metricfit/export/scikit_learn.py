@@ -22,7 +22,6 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, RobustScal
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.decide.calibration import Calibration
-from metricfit.decide.decision import ThresholdDecision
 from metricfit.errors import ExportError, InvalidTypeError
 from metricfit.export.made_up import made_up_rows
 from metricfit.metrics.metric import get_metric
@@ -92,7 +91,7 @@ def _check_decision(model: MetricClassifier | TunedDecisionClassifier) -> None:
             f"scikit-learn has no part that decides several {what} by thresholds or offsets; "
             f"FixedThresholdClassifier is for two classes. {OTHERWISE}"
         )
-    if not isinstance(decision, ThresholdDecision):
+    if decision.of_row_costs:
         raise ExportError(
             f"{get_metric(model.metric).name} has a threshold for each row, and FixedThresholdClassifier has one. "
             "metricfit.export.mlflow.save_model holds the whole model"
@@ -177,8 +176,7 @@ def _forests(model: MetricClassifier) -> FixedThresholdClassifier:
 
 def _logit_threshold(model: MetricClassifier | TunedDecisionClassifier) -> float:
     """Return the threshold of calibrated logits, for the class balance of training."""
-    assert isinstance(model.decision_, ThresholdDecision)
-    return model.decision_.threshold - float(model.shift_)
+    return float(model.decision_.numbers["threshold"]) - float(model.shift_)
 
 
 def _uncalibrated(logit: float, calibration: Calibration) -> float:

@@ -8,7 +8,6 @@ import numpy as np
 
 from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.costs import check_costs
-from metricfit.decide.decision import RowCostDecision
 from metricfit.errors import ModelFileError, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.metrics.metric_parameters import LARGEST_PARAMETER
@@ -57,7 +56,7 @@ def decision_faults(model: Any) -> list[str]:
     task = "multilabel" if has_labels else "binary" if outputs == 1 else "multiclass"
     of = f"it is {decision.task}, for {decision.outputs} logits per row, and the rows are {task}, with {outputs}"
     found.append(("decision", (decision.task, decision.outputs) != (task, outputs), of))
-    found.append(("decision", isinstance(decision, RowCostDecision) != bool(columns), "costs of rows need columns"))
+    found.append(("decision", decision.of_row_costs != bool(columns), "costs of rows need columns"))
     for name, values in columns.items():
         wrong = values.shape != (rows,) or not bool(((values >= 0) & (values <= LARGEST_PARAMETER)).all())
         found.append(("held-out rows", wrong, f"the column {name} does not hold one cost per row"))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.decide.decision import Decision, ThresholdDecision
+from metricfit.decide.decision import Decision
 from metricfit.decide.decision import restore_decision as restored_decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.refer import check_refer_label
@@ -111,7 +111,7 @@ def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping
     model._training_share = _training_share(model, description)
     model.decision_ = _restored(description["decision"])
     model.refer_label_ = description.get("refer_label")
-    if isinstance(model.decision_, ThresholdDecision) and model.decision_.referral is not None:
+    if model.decision_.referral is not None:
         check_refer_label(model.refer_label_, model.classes_)
 
 

@@ -16,7 +16,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from metricfit.core.arrays import to_numpy
 from metricfit.decide.calibration import Calibration
-from metricfit.decide.decision import CostDecision, OffsetDecision, ThresholdDecision
 from metricfit.errors import ExportError
 from metricfit.export.onnx.columns import ARRAY_INPUT, Input
 from metricfit.export.onnx.graph import Graph
@@ -352,23 +351,20 @@ def add_decision(graph: Graph, model: DecidingClassifier, logits: str, outputs: 
 
 def _two_classes(graph: Graph, model: DecidingClassifier, logits: str) -> str:
     """Return class numbers, and 2 for referred rows."""
-    decision = model.decision_
-    assert isinstance(decision, ThresholdDecision)
+    threshold, referral = model.decision_.numbers["threshold"], model.decision_.referral
     margins = graph.node("Squeeze", logits, [1])
-    margins = graph.node("Sub", margins, decision.threshold)
+    margins = graph.node("Sub", margins, threshold)
     number = graph.cast(graph.node("GreaterOrEqual", margins, 0), "int64")
-    if decision.referral is None:
+    if referral is None:
         return number
-    low, high = (end - decision.threshold for end in (decision.referral.low, decision.referral.high))
+    low, high = (end - threshold for end in (referral.low, referral.high))
     referred = graph.node("And", graph.node("GreaterOrEqual", margins, low), graph.node("Less", margins, high))
     return graph.node("Where", referred, graph.constant(np.int64(2)), number)
 
 
 def _several(graph: Graph, model: DecidingClassifier, logits: str, probabilities: str) -> str:
-    decision = model.decision_
-    assert isinstance(decision, (OffsetDecision, CostDecision))
-    scores = logits
-    if isinstance(decision, CostDecision):
-        scores = graph.node("Neg", graph.node("MatMul", probabilities, decision.costs))
-    margins = graph.node("Add", scores, decision.offsets)
+    numbers, scores = model.decision_.numbers, logits
+    if "costs" in numbers:
+        scores = graph.node("Neg", graph.node("MatMul", probabilities, numbers["costs"]))
+    margins = graph.node("Add", scores, numbers["offsets"])
     return graph.node("ArgMax", margins, axis=1, keepdims=0)
