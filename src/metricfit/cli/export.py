@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from metricfit.cli.command_rows import name_data, read_data, title_data
 from metricfit.cli.options import Export
 from metricfit.cli.output_paths import check_file
-from metricfit.cli.scored_data import load_any_model, model_columns
+from metricfit.cli.scored_data import load_any_model
 from metricfit.cli.terminal import UserError, print_result, status
 from metricfit.export.onnx import OnnxExport, export_onnx
 from metricfit.tabular import TunedDecisionClassifier
+from metricfit.tabular.inputs import columns_of_fit
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def run(options: Export) -> None:
     rows, data = None, options.data
     if data:
         table = read_data(data, None, options.text)
-        rows = model_columns(classifier, table, name_data(data))
+        rows = columns_of_fit(classifier, table, name_data(data))
     elif isinstance(classifier, TunedDecisionClassifier):
         raise UserError("This model does not know what its columns look like: give rows of them with --data TABLE.")
     with status("Exporting ...", options.quiet):

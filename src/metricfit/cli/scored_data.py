@@ -25,7 +25,7 @@ from metricfit.data.text_format import TableWarning, TextOptions
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric
 from metricfit.tabular import MetricClassifier, TunedDecisionClassifier
-from metricfit.tabular.inputs import describe_unseen
+from metricfit.tabular.inputs import columns_of_fit, describe_unseen
 from metricfit.tabular.model_folder import name_of_estimator
 from metricfit.tabular.scored_rows import ScoredRows, column_types, score_batch
 
@@ -58,17 +58,6 @@ def check_threshold(model: MetricClassifier, threshold: float | None) -> None:
         )
     if threshold is not None and get_metric(model.metric).columns:
         raise UserError(f"--threshold cannot be used with {model.metric}: every row has a threshold of its own.")
-
-
-def model_columns(model: MetricClassifier | TunedDecisionClassifier, frame: pd.DataFrame, source: str) -> pd.DataFrame:
-    """Return the columns that the model was trained on; other columns are ignored."""
-    names = list(getattr(model, "feature_names_in_", frame.columns))
-    missing = [name for name in names if name not in frame.columns]
-    if missing:
-        listed = ", ".join(quote(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
-        hint = did_you_mean(missing[0], [name for name in frame.columns if name not in names])
-        raise UserError(f"{source} lacks {len(missing)} of the columns the model was trained on: {listed}.{hint}")
-    return frame[names]
 
 
 #: Seconds between two lines about the progress where there is no terminal.
@@ -133,7 +122,7 @@ def scored_batches(
                 continue
             labels = None if target is None else _labels_of(model, whole, target)
             frame = batch.frame if target is None or target in names else batch.frame.drop(columns=target)
-            scored = score_batch(model, model_columns(model, frame, batch.source), batch)
+            scored = score_batch(model, columns_of_fit(model, frame, batch.source), batch)
             for name in carried:
                 if name not in batch.frame.columns:
                     hint = did_you_mean(name, batch.frame.columns)

@@ -146,9 +146,6 @@ class PyfuncModel:
             rows: Rows with the columns of ``fit``, in any order; other columns are ignored.
             params: Nothing is read from it.
         """
-        names = getattr(self.model, "feature_names_in_", None)
-        if isinstance(rows, pd.DataFrame) and names is not None and set(names) <= set(rows.columns):
-            rows = rows[list(names)]
         labels, probabilities = self.model.predict(rows), self.model.predict_proba(rows)
         columns: dict[str, Any] = (
             {LABEL: _one_type(labels)}

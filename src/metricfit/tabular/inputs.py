@@ -12,6 +12,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from metricfit.data.columns import did_you_mean
 from metricfit.data.reading import ParquetTable
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
@@ -29,9 +30,8 @@ def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     if hasattr(X, "to_pandas"):  # polars, pyarrow
         X = X.to_pandas()
     if isinstance(X, pd.DataFrame):
-        if not X.columns.is_unique:
-            duplicates = ", ".join(map(repr, X.columns[X.columns.duplicated()].unique()))
-            raise InvalidValueError(f"X has several columns of one name, {duplicates}: rename or drop all but one")
+        X = X if reset else columns_of_fit(estimator, X)
+        check_names_differ(X)
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         for size, what in zip(X.shape, ("sample(s)", "feature(s)"), strict=True):
             if not size:
@@ -46,6 +46,43 @@ def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
         array = validate_data(estimator, values, reset=reset, dtype=None, ensure_all_finite=False)
         return pd.DataFrame(array).infer_objects()
     return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+
+
+def columns_of_fit(estimator: BaseEstimator, X: Any, source: str = "X") -> Any:
+    """Return the columns of a DataFrame that an estimator was trained on, in their order; others are ignored.
+
+    What is no DataFrame is returned as it is, and so is everything for an estimator that knows no names.
+
+    Args:
+        estimator: A fitted estimator.
+        X: A table.
+        source: What an error calls the table.
+
+    Raises:
+        InvalidValueError: Columns are missing.
+    """
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None or not isinstance(X, pd.DataFrame):
+        return X
+    names = np.asarray(names).tolist()  # LightGBM's are strings of NumPy
+    if X.columns.tolist() == names:
+        return X
+    missing = [name for name in names if name not in X.columns]
+    if missing:
+        listed = ", ".join(quote(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        hint = did_you_mean(str(missing[0]), [str(name) for name in X.columns if name not in names])
+        raise InvalidValueError(
+            f"{source} lacks {len(missing)} of the columns the model was trained on: {listed}.{hint}"
+        )
+    check_names_differ(X)
+    return X[names]
+
+
+def check_names_differ(X: pd.DataFrame) -> None:
+    """Refuse a DataFrame with several columns of one name."""
+    if not X.columns.is_unique:
+        duplicates = ", ".join(map(repr, X.columns[X.columns.duplicated()].unique()))
+        raise InvalidValueError(f"X has several columns of one name, {duplicates}: rename or drop all but one")
 
 
 def describe_unseen(unseen: Mapping[str, int], total: int) -> str:

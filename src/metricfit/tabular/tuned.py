@@ -43,6 +43,7 @@ from metricfit.tabular.held_out_scores import (
     score_by_folds,
     splits_of,
 )
+from metricfit.tabular.inputs import columns_of_fit
 from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import check_decision_parameters
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
@@ -373,7 +374,7 @@ class TunedDecisionClassifier(
     def _logits_by(self, scorer: tuple[Any, Calibration], X: Any) -> torch.Tensor:
         """Return calibrated logits by an estimator and its calibration."""
         model, calibration = scorer
-        scores = self._scores_of(self.held_out_.y.numpy())(model, X)
+        scores = self._scores_of(self.held_out_.y.numpy())(model, columns_of_fit(self, X))
         return calibration(to_logits(scores, self.smallest_probability_, labels=self._has_labels))
 
     def __sklearn_tags__(self) -> Tags:

@@ -18,13 +18,13 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
 from metricfit.core.types import ScalarAverage
-from metricfit.data.columns import did_you_mean
 from metricfit.data.reading import ParquetRows, ParquetTable
 from metricfit.decide.costs import RowCosts
 from metricfit.decide.decision import REFERRED
 from metricfit.decide.held_out import HeldOut
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric, get_metric
+from metricfit.tabular.inputs import columns_of_fit
 from metricfit.tabular.large_rows import stratified_sample
 from metricfit.tabular.row_checks import average_of_classes, checked_labels, checked_weights
 
@@ -190,7 +190,7 @@ def judged_rows(
     if model._has_labels:
         raise InvalidTypeError("the model decides several labels per row: fit one model per label to look into it")
     table = plain_table(X)
-    _check_columns(model, table)
+    columns_of_fit(model, table)  # names the columns that are missing
     labels = checked_labels(model, y)
     check_consistent_length(table, labels)
     unknown = np.setdiff1d(labels, model.classes_)
@@ -250,19 +250,6 @@ def column_names(model: Any, table: Any) -> list[Any]:
         )
     known = getattr(model, "feature_names_in_", None)
     return [f"x{place}" for place in range(table.shape[1])] if known is None else list(known)
-
-
-def _check_columns(model: Any, table: Any) -> None:
-    """Name the columns that a DataFrame lacks."""
-    known = getattr(model, "feature_names_in_", None)
-    if known is None or not isinstance(table, pd.DataFrame):
-        return
-    names = set(table.columns)
-    missing = [name for name in known if name not in names]
-    if missing:
-        listed = ", ".join(quote(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
-        hint = did_you_mean(str(missing[0]), [str(name) for name in table.columns if name not in set(known)])
-        raise InvalidValueError(f"X lacks {len(missing)} of the columns the model was trained on: {listed}.{hint}")
 
 
 def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
