@@ -4,7 +4,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from metricfit.tabular.families.boosting import BoostedTrees, Boosting, _tree_text
+from metricfit.tabular.families.boosting import BoostedTrees, Boosting
 from metricfit.tabular.families.family import Expected
 
 
@@ -24,8 +24,7 @@ def train(rows, leaves, rounds=15, **settings):
 
 
 def read(booster, start, last=10_000):
-    columns = booster.num_feature()
-    return BoostedTrees.first_rounds(_tree_text(booster), columns, start, last)
+    return BoostedTrees.first_rounds(booster, start, last)
 
 
 @pytest.mark.parametrize("leaves", [2, 7, 17, 40])
@@ -48,7 +47,8 @@ def test_the_first_rounds_are_those_of_lightgbm(rows, held_out):
     booster = train(rows, 7)
     booster.best_iteration = 3  # the later trees are there all the same
     model = read(booster, np.zeros(rows.outputs), 3)
-    assert model.boosters[0].num_trees() == 4 * rows.outputs
+    again = BoostedTrees.restored(model.state(), Expected(rows.x.shape[1], rows.classes))
+    assert again.boosters[0].num_trees() == 4 * rows.outputs
     expected = booster.predict(held_out.x, raw_score=True, num_iteration=4).reshape(len(held_out), -1)
     np.testing.assert_allclose(model.logits(held_out.features), expected, rtol=1e-12, atol=1e-12)
 

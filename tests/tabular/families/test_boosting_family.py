@@ -1,5 +1,7 @@
 """Boosted trees as a family: where they stop, what the metric changes, weights, deadlines."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -60,8 +62,8 @@ def test_the_trees_start_at_the_shares_and_stop_where_the_held_out_fold_is_best(
     model = best(Boosting(trees=SMALL, metric=metric), rows, held_out)
     np.testing.assert_allclose(model.starts[0], prior_logits(rows.y, classes=rows.classes))
     (booster,) = model.boosters
-    rounds = booster.current_iteration()
-    assert 5 < rounds < 500
+    (rounds,) = model.rounds
+    assert 5 < rounds < booster.current_iteration() < 500
     lowest = loss_of(model.logits(held_out.features), held_out)
     for fewer in (0.3, 0.6, 0.9):
         sums = booster.predict(held_out.x, raw_score=True, num_iteration=int(fewer * rounds))
@@ -117,3 +119,15 @@ def test_tables_too_small_to_split_are_no_error(n):
     for table in (small, constant):
         model = Boosting("boosting_metric", SMALL, metric=get_metric("f1"))
         assert np.isfinite(best(model, table, table).logits(table.features)).all()
+
+
+def test_boosters_without_the_memory_of_training_give_the_same_logits(rows, held_out, monkeypatch):
+    kept = best(Boosting(), rows, held_out)
+    monkeypatch.setattr("metricfit.tabular.families.boosting.MOST_BINS", 0)
+    read_again = best(Boosting(), rows, held_out)
+    assert read_again.rounds == kept.rounds
+    np.testing.assert_array_equal(read_again.logits(held_out.features), kept.logits(held_out.features))
+    for model in (kept, read_again):
+        np.testing.assert_array_equal(
+            pickle.loads(pickle.dumps(model)).logits(held_out.features), kept.logits(held_out.features)
+        )

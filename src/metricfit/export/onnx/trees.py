@@ -97,7 +97,9 @@ class Trees:
 
 def boosted_trees(model: BoostedTrees) -> Trees:
     """Return the trees of all folds of a boosted model; the leaves add up to the mean over folds."""
-    roots = [tree["tree_structure"] for booster in model.boosters for tree in booster.dump_model()["tree_info"]]
+    folds = zip(model.boosters, model.rounds, strict=True)
+    described = [booster.dump_model(num_iteration=rounds)["tree_info"] for booster, rounds in folds]
+    roots = [tree["tree_structure"] for trees in described for tree in trees]
     trees = _lightgbm_trees(roots, model.starts.shape[1])
     return replace(trees, value=trees.value / model.folds, missing_left=None)  # encoded columns are never NaN
 
