@@ -39,7 +39,8 @@ def interpreters(codes: Mapping[str, str]) -> Callable[[Setting], list[Line]]:
                 command = [sys.executable, "-c", f"{code}\n{MEASURED}"]
                 ended = subprocess.run(command, capture_output=True, text=True, check=True)
                 found[name].append(tuple(json.loads(ended.stdout.splitlines()[-1])))
-        return [Line(name, *map(min, zip(*pairs, strict=True)), repeats=rounds) for name, pairs in found.items()]
+        least = {name: [min(values) for values in zip(*pairs, strict=True)] for name, pairs in found.items()}
+        return [Line(name, seconds, peak, repeats=rounds) for name, (seconds, peak) in least.items()]
 
     return measure
 

@@ -159,6 +159,17 @@ def test_predictions_are_of_the_kind_their_name_says(fitted, table, tmp_path):
     assert "written as .csv or .parquet; 'p.feather' ends in neither" in refused.stderr
 
 
+def test_six_more_metrics_are_printed_and_all_on_request(fitted, table):
+    arguments = ("evaluate", fitted, table[0], "--target", "two")
+    known = json.loads(call(*arguments, "--json").stdout)["metrics"]
+    usual, everything = (call(*arguments, *more).stdout.splitlines() for more in ([], ["--all"]))
+    printed = [name for name in known if any(line.startswith(f"{name}: ") for line in usual)]
+    usual_names = {"f1", "auroc", "average_precision", "precision", "recall", "accuracy", "balanced_accuracy"}
+    assert set(printed) == usual_names
+    assert f"{len(known) - 7} more metrics with --all." in usual
+    assert all(any(line.startswith(f"{name}: ") for line in everything) for name in known)
+
+
 def test_no_file_is_overwritten(fitted, table, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_bytes(table[0].read_bytes())

@@ -21,6 +21,9 @@ from metricfit.tabular import MetricClassifier
 #: What ``evaluate --json`` prints.
 Result = EvaluationResult
 MAX_COLUMNS = 12  # classes side by side on a terminal
+#: The first six of these are printed after the model's metric; ``--all`` prints all metrics.
+USUAL = ("auroc", "average_precision", "f1", "precision", "recall", "accuracy", "balanced_accuracy", "mcc")
+SHOWN = 6
 
 
 def run(options: Evaluate) -> None:
@@ -51,7 +54,7 @@ def run(options: Evaluate) -> None:
                 group=options.group,
             )
             result["report"] = str(page)
-    print_result(result, options.as_json, _lines(result))
+    print_result(result, options.as_json, _lines(result, all_metrics=options.all_metrics))
 
 
 def _warn_of_absent_classes(model: MetricClassifier, y: pd.Series) -> None:
@@ -63,8 +66,8 @@ def _warn_of_absent_classes(model: MetricClassifier, y: pd.Series) -> None:
         )
 
 
-def _lines(result: dict[str, Any]) -> list[str | Table]:
-    """Write the result as text: the decisions by class, the comparison with training, then every metric."""
+def _lines(result: dict[str, Any], *, all_metrics: bool) -> list[str | Table]:
+    """Write the result as text: the decisions by class, the comparison with training, then the metrics."""
     lines: list[str | Table] = []
     if result["classes"] is None:
         lines += _decision_lines(result)
@@ -76,7 +79,10 @@ def _lines(result: dict[str, Any]) -> list[str | Table]:
     for text, requirement in result["requirements"].items():
         held = "held" if requirement["held"] else "NOT held"
         lines.append(f"Requirement {text}: {held} ({_with_interval(requirement, ', ')}).")
-    lines += [f"{name}: {_measured(measured)}" for name, measured in result["metrics"].items()]
+    shown = list(result["metrics"]) if all_metrics else _usual(result)
+    lines += [f"{name}: {_measured(result['metrics'][name])}" for name in shown]
+    if len(shown) < len(result["metrics"]):
+        lines.append(f"{len(result['metrics']) - len(shown)} more metrics with --all.")
     if result["ranking_rows"] < result["rows"]:
         lines.append(
             f"auroc and average_precision are those of a random sample of {result['ranking_rows']:,} of the "
@@ -85,6 +91,12 @@ def _lines(result: dict[str, Any]) -> list[str | Table]:
     if result["classes"] is not None:
         lines += _class_tables(result["classes"], result["confusion"])
     return lines + ([] if result["report"] is None else [f"Report: {result['report']}"])
+
+
+def _usual(result: dict[str, Any]) -> list[str]:
+    """Return the names of the model's metric and of six more."""
+    by_metric = {name.rpartition(" ")[2]: name for name in result["metrics"] if name != result["metric"]}
+    return [result["metric"], *[by_metric[name] for name in USUAL if name in by_metric][:SHOWN]]
 
 
 def _class_tables(classes: dict[str, Any], confusion: dict[str, dict[str, int]]) -> list[str | Table]:

@@ -31,7 +31,7 @@ GROUPS = {
     "Validation": "folds calibration max_rows",
     "Compute": "method predictions networks models time_budget jobs backend seed",
     "Reading": "sep decimal encoding",
-    "Output": "out onnx report insight overwrite as_json quiet help",
+    "Output": "out onnx report insight overwrite all_metrics as_json quiet help",
 }
 
 
@@ -291,11 +291,13 @@ class Evaluate(ModelOptions):
         target: Name of the column with the labels.
         report: A new HTML file for a report.
         overwrite: Replace the report if it exists.
+        all_metrics: Print every metric; by default the model's and six more.
         group: Name of a column; the report then has the values of each group.
     """
 
     report: Path | None = None
     overwrite: Overwrite = False
+    all_metrics: Annotated[bool, Option("--all")] = False
     without = f"{OF_TRAINING} time drop category"
 
 
