@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from metricfit.losses import MetricLoss, RunningCounts, SurrogateFBetaLoss
     from metricfit.metrics import get_metric, metric, parse_requirement
     from metricfit.metrics.curves import best_threshold
+    from metricfit.metrics.scoring import score, scorer
     from metricfit.tabular import MetricClassifier, TunedDecisionClassifier
     from metricfit.tabular.compare.comparison import compare
     from metricfit.train import evaluate, fit
@@ -41,6 +42,8 @@ _LATER = {
     "metric": "metricfit.metrics",
     "metrics": "metricfit",
     "parse_requirement": "metricfit.metrics",
+    "score": "metricfit.metrics.scoring",
+    "scorer": "metricfit.metrics.scoring",
     "stats": "metricfit",
     "steps": "metricfit",
     "tabular": "metricfit",
@@ -71,6 +74,8 @@ __all__ = [
     "metric",
     "metrics",
     "parse_requirement",
+    "score",
+    "scorer",
     "stats",
     "steps",
     "tabular",

@@ -13,7 +13,7 @@ NAMES = {
     "metricfit": """
         AugmentedLagrangian Counts MetricClassifier MetricLoss MetricfitError RankingConstraint RunningCounts
         SurrogateFBetaLoss TunedDecisionClassifier __version__ best_threshold boosting compare constraints curves decide
-        evaluate fit get_metric losses metric metrics parse_requirement stats steps tabular train
+        evaluate fit get_metric losses metric metrics parse_requirement score scorer stats steps tabular train
     """,
     "metricfit.boosting": """
         eval_metric objective prior_logits

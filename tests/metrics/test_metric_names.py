@@ -125,7 +125,6 @@ def test_white_space_is_free():
         ("f0_5", "fbeta(beta=0.5)"),
         ("Dice", "dice"),
         ("cohen_kappa_score", "kappa"),
-        ("matthews_corrcoef", "mcc"),
         ("balanced_accuracy_score", "balanced_accuracy"),
     ],
 )

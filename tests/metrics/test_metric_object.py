@@ -136,7 +136,7 @@ def test_the_wrong_number_of_betas_is_refused():
 
 @pytest.mark.parametrize("given", [3, None, "f1", torch.ones(4)])
 def test_called_on_anything_but_counts_it_says_so(given):
-    with pytest.raises(TypeError, match=f"a metric is called on Counts, got {type(given).__name__}"):
+    with pytest.raises(TypeError, match=f"f1 is called on Counts, got {type(given).__name__}"):
         metrics.f1(given)
 
 

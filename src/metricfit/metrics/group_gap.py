@@ -70,19 +70,7 @@ class GroupGap(Metric):
         groups = self.groups if self.group_names is None else list(self.group_names)
         return f"{in_brackets(self.metric.name)}.gap({groups!r})"
 
-    def __call__(self, counts: Counts) -> Array:
-        """Compute the largest difference.
-
-        Args:
-            counts: Counts of shape ``(..., groups, c)``.
-
-        Returns:
-            One value per class, ``(..., c)``; for a metric of the whole confusion matrix of several classes ``(...)``.
-
-        Raises:
-            InvalidTypeError: ``counts`` is something else.
-            InvalidValueError: The counts have no axis of groups, or another number of groups.
-        """
+    def _measure(self, counts: Counts) -> Array:
         self._check_counts(counts)
         return self.difference(self.metric(counts), counts)
 

@@ -49,20 +49,7 @@ class MatrixMetric(Metric):
     def __init__(self, name: str, formula: Formula, **settings: Any) -> None:
         super().__init__(name, formula, **{**settings, "whole_matrix": True})
 
-    def __call__(self, counts: Counts | Array) -> Array:
-        """Compute the metric.
-
-        Args:
-            counts: A matrix ``(..., c, c)`` of at least two classes, as ``metrics.confusion_matrix`` returns it; or
-                Counts of two classes ``(..., 1)``.
-
-        Returns:
-            One value per matrix, ``(...)``; for Counts of two classes ``(..., 1)``. It is 0 where the formula is 0/0.
-
-        Raises:
-            InvalidTypeError: ``counts`` is something else, or the formula does not return a tensor.
-            InvalidValueError: The counts do not hold the whole matrix, or it does not fit the parameters.
-        """
+    def _measure(self, counts: Counts | Array) -> Array:
         matrix = self._read_matrix(counts)
         if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2] or matrix.shape[-1] < 2:
             raise InvalidValueError(

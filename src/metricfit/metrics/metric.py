@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, ParamSpec
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import Dual, where
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote, shorten
 from metricfit.metrics import parsing, registry
-from metricfit.metrics.class_selection import ClassSelection
 from metricfit.metrics.metric_parameters import (
     Parameter,
     check_parameters,
@@ -25,8 +24,12 @@ from metricfit.metrics.metric_parameters import (
     format_parameter,
 )
 from metricfit.metrics.pickling import name_in_module, reduce_by_name
-from metricfit.metrics.requirement_operators import RequirementOperators
+from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.written_formula import WrittenFormula, in_brackets
+
+if TYPE_CHECKING:
+    from metricfit.core.types import Average, ZeroDivision
+    from metricfit.metrics.group_gap import GroupGap
 
 P = ParamSpec("P")
 #: What a user's formula raises on arrays if it calls functions of torch.
@@ -35,7 +38,11 @@ Formula = Callable[..., Array]
 Bounds = tuple[float, float]
 
 
-class Metric(ClassSelection, RequirementOperators):
+#: How metrics are called; what else ``__call__`` takes is for scikit-learn alone.
+SIGNATURE = inspect.Signature([inspect.Parameter("counts", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+
+
+class Metric:
     """A formula over counts, with its direction and its bounds.
 
     Metrics compare equal by name and parameters. ``metric >= bound``, ``metric <= bound`` and ``metric.equals(bound)``
@@ -68,6 +75,9 @@ class Metric(ClassSelection, RequirementOperators):
     needs_matrix: bool = False
     #: Names of the columns of a table that hold its costs (``cost(fp=5, fn="amount")``).
     columns: tuple[str, ...] = ()
+    #: The name of the only class to measure, if it was named. A name alone has no number yet: an estimator knows which
+    #: class has it.
+    class_name: str | int | None = None
 
     def __init__(
         self,
@@ -91,6 +101,7 @@ class Metric(ClassSelection, RequirementOperators):
         self.whole_matrix = whole_matrix
         self.user_defined = user_defined
         self.class_index = class_index
+        self.__signature__ = SIGNATURE
         if documentation := getattr(formula, "__doc__", None):
             self.__doc__ = documentation
 
@@ -111,26 +122,37 @@ class Metric(ClassSelection, RequirementOperators):
         """The formula in words: the first paragraph of the documentation."""
         return first_paragraph(self.__doc__)
 
-    def __call__(self, counts: Counts) -> Array:
+    def __call__(self, counts: Counts, *scored: Any, **settings: Any) -> Array:
         """Compute the metric.
 
         Args:
             counts: Counts of shape ``(..., c)``.
+            *scored: For scikit-learn alone, which calls ``scoring=metrics.mcc`` with an estimator, rows and labels.
+            **settings: For scikit-learn alone: ``sample_weight``.
 
         Returns:
             One value per class, ``(..., c)``; 0 where the formula is 0/0. A metric of the whole confusion matrix
-            gives one value for several exclusive classes, ``(...)``.
+            gives one value for several exclusive classes, ``(...)``. Called as a scorer, it returns one number, where
+            higher is better.
 
         Raises:
-            InvalidTypeError: ``counts`` is something else, or a user's formula does not return a tensor.
+            InvalidTypeError: ``counts`` is something else, or a user's formula does not return an array.
             InvalidValueError: The number of classes does not fit the parameters or the class index.
         """
+        if scored or settings:
+            from metricfit.metrics.scoring import score_estimator
+
+            return score_estimator(self, counts, *scored, **settings)
+        return self._measure(counts)
+
+    def _measure(self, counts: Counts) -> Array:
+        """Compute the metric of counts."""
         if not isinstance(counts, Counts):
-            raise InvalidTypeError(f"a metric is called on Counts, got {type(counts).__name__}; see Counts.hard")
+            raise InvalidTypeError(f"{self.name} is called on Counts, got {type(counts).__name__}; {self._remedy}")
         if self.whole_matrix and not counts.exclusive:  # each label has its own 2 x 2 matrix
             if isinstance(counts.tp, Dual):
                 raise InvalidTypeError(f"{self.name} of several labels does not take dual numbers")
-            return self(replace(counts.map(lambda cell: cell[..., None]), exclusive=True))[..., 0]
+            return self._measure(replace(counts.map(lambda cell: cell[..., None]), exclusive=True))[..., 0]
         parameters = {key: expand_parameter(self, key, value, counts.tp) for key, value in self.parameters.items()}
         if not self.user_defined:
             value = self.formula(counts, **parameters)
@@ -145,6 +167,55 @@ class Metric(ClassSelection, RequirementOperators):
         else:
             value = self._compute_safely(counts, parameters)
         return self.select_class(value) if self.of_one_class else value
+
+    @property
+    def _remedy(self) -> str:
+        """What to write for labels, logits or scores instead of counts."""
+        call = self.name if not self.parameters else f"get_metric({self.name!r})"
+        start = f"metrics.{call}" if not self.parameters and not self.user_defined else call
+        return (
+            f"for labels write {start}.score(y, predicted), for logits metricfit.score(logits, y, {self.name!r}), "
+            "and Counts are made by Counts.hard and Counts.from_labels"
+        )
+
+    def score(
+        self,
+        target: Any,
+        predicted: Any,
+        *,
+        weight: Any = None,
+        average: Average = "macro",
+        pos_label: Any = None,
+        zero_division: ZeroDivision = None,
+    ) -> Any:
+        """Compute the metric of predicted labels.
+
+        Args:
+            target: The true labels ``(n,)``: numbers, texts or booleans. Several labels per row are 0 and 1,
+                ``(n, c)``.
+            predicted: The predicted labels, of the same shape.
+            weight: One weight per row.
+            average: The average over several classes or labels; None for one value for each. Two classes have none.
+            pos_label: Which of two classes is the positive one. It is 1 of 0 and 1 and of -1 and 1, and True.
+            zero_division: What a class counts for where its metric is 0/0, as in ``metrics.averaged``.
+
+        Returns:
+            The value, a number; without an average an array with one number per class, in sorted order.
+
+        Raises:
+            InvalidValueError: The labels do not fit each other, or nothing says which class is the positive one.
+            InvalidTypeError: The metric is not one of decisions on their own.
+
+        Example:
+            >>> from metricfit import metrics
+            >>> metrics.recall.score([1, 1, 0, 1], [1, 0, 0, 1])
+            0.6666666666666666
+            >>> metrics.f1.score(["cat", "dog", "owl"], ["cat", "dog", "dog"])
+            0.5555555555555555
+        """
+        from metricfit.metrics.scoring import score_labels
+
+        return score_labels(self, target, predicted, weight, average, pos_label=pos_label, zero_division=zero_division)
 
     def _compute_safely(self, counts: Counts, parameters: Mapping[str, float | Array]) -> Array:
         """Compute a user's formula, which may divide by 0: the value and the gradient are 0 where it gives NaN."""
@@ -163,6 +234,133 @@ class Metric(ClassSelection, RequirementOperators):
         replaced = undefined if undefined.shape == counts.tp.shape else undefined[..., None]
         value = self.formula(counts.map(lambda cell: where(replaced, 1.0, cell)), **parameters)
         return where(undefined, 0.0, value)
+
+    @property
+    def of_one_class(self) -> bool:
+        """Whether one class is measured, by its number or by its name."""
+        return self.class_index is not None or self.class_name is not None
+
+    @property
+    def class_text(self) -> str:
+        """The class as it is written in brackets."""
+        return str(self.class_index) if self.class_name is None else repr(self.class_name)
+
+    def __getitem__(self, index: int | str) -> Metric:
+        named = isinstance(index, str) and bool(index)
+        if not named and (isinstance(index, bool) or not isinstance(index, int) or index < 0):
+            raise InvalidTypeError(
+                f"{self.name}[k] takes a class number from 0 on, or the name of a class, got {quote(index)}"
+            )
+        if self.whole_matrix:
+            raise InvalidTypeError(f"{self.name} is one number for the whole confusion matrix, not one per class")
+        if self.of_one_class:
+            raise InvalidTypeError(f"{self.name} is already the metric of one class")
+        return self.of_class(None, index) if isinstance(index, str) else self.of_class(index)
+
+    def of_class(self, index: int | None, name: str | int | None = None) -> Metric:
+        """Copy the metric, subclasses included, for one class of samples or for all.
+
+        Args:
+            index: The number of the class; None for all classes, or for a class that is known by its name alone.
+            name: What the name of the metric shows in place of the number: the name of the class, or the number of a
+                label where the counts are of this label alone.
+
+        Returns:
+            The copy.
+
+        Example:
+            >>> from metricfit import metrics
+            >>> metrics.recall.of_class(2, "gold")
+            recall['gold']
+        """
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__, class_index=index, class_name=name)
+        return copied
+
+    def select_class(self, value: Array) -> Array:
+        """Return the value of the class.
+
+        Args:
+            value: The values of all classes, ``(..., c)``.
+
+        Returns:
+            The value of this class, ``(..., 1)``.
+
+        Raises:
+            InvalidValueError: There is no such class, or its name has no number yet.
+        """
+        classes = value.shape[-1]
+        if self.class_index is None:
+            raise InvalidValueError(
+                f"{self.name} names a class, and counts have class numbers: write [k] with k from 0 to {classes - 1}. "
+                "Names are for subject_to of estimators, which know them"
+            )
+        if self.class_index >= classes:
+            hint = "; a binary problem has one, its positive class: leave the index out" if classes == 1 else ""
+            raise InvalidValueError(f"{self.name}: the counts have {classes} classes, 0 to {classes - 1}{hint}")
+        return value[..., self.class_index : self.class_index + 1]
+
+    def __ge__(self, bound: float) -> Requirement:
+        return Requirement(self, ">=", bound)
+
+    def __le__(self, bound: float) -> Requirement:
+        return Requirement(self, "<=", bound)
+
+    def __gt__(self, bound: float) -> Requirement:
+        raise InvalidTypeError(f"write {self.name} >= {bound}: a requirement includes its bound")
+
+    def __lt__(self, bound: float) -> Requirement:
+        raise InvalidTypeError(f"write {self.name} <= {bound}: a requirement includes its bound")
+
+    def equals(self, bound: float, *, within: float | None = None) -> Requirement:
+        """Require that the metric equals a bound.
+
+        Args:
+            bound: The value that the metric should have.
+            within: How far from it the metric may be where the requirement is checked; by default 0.01. Training moves
+                towards the bound itself.
+
+        Returns:
+            The Requirement.
+
+        Raises:
+            InvalidTypeError: The bound or the tolerance is not a number.
+            InvalidValueError: The metric cannot reach the bound, or the tolerance is negative.
+
+        Example:
+            >>> from metricfit import metrics
+            >>> print(metrics.recall.equals(0.9))
+            recall == 0.9
+        """
+        return Requirement(self, "==", bound, within)
+
+    def gap(self, groups: int | Sequence[object]) -> GroupGap:
+        """Make the metric that is the largest difference of this metric between two groups; lower is better.
+
+        It is measured on counts per group, ``Counts.hard(..., group=..., groups=k)``. Where a function or loss takes
+        ``group=`` (or ``groups=``), pass one group number per row there.
+
+        Args:
+            groups: The number of groups, or their names in the order of the group numbers.
+
+        Returns:
+            The metric.
+
+        Raises:
+            InvalidTypeError: ``groups`` is neither a number nor a list of names.
+            InvalidValueError: There are fewer than two groups, or two of the same name.
+
+        Example:
+            >>> from metricfit import Counts, metrics
+            >>> counts = Counts(tp=[[8.0], [6.0]], fp=[[0.0], [0.0]], fn=[[2.0], [4.0]], tn=[[9.0], [9.0]])
+            >>> metrics.recall.gap(2)(counts)
+            array([0.2])
+            >>> print(metrics.recall.gap(["women", "men"]) <= 0.05)
+            recall.gap(['women', 'men']) <= 0.05
+        """
+        from metricfit.metrics.group_gap import GroupGap
+
+        return GroupGap(self, groups)
 
     def _key(self) -> tuple[object, ...]:
         return self.name, self.formula if self.user_defined else None
@@ -281,6 +479,7 @@ def make_metric(
     """
     if not callable(formula):
         raise InvalidTypeError(f"a metric is made from a function of Counts, got {type(formula).__name__}")
+    refuse_scikit_learn(formula)
     needed = frozenset((needs,) if isinstance(needs, str) else needs)
     if not needed <= {"positives", "negatives"}:
         raise InvalidValueError(f"needs is any of 'positives' and 'negatives', got {quote(needs)}")
@@ -296,6 +495,15 @@ def make_metric(
     if callable(bounds):
         raise InvalidTypeError(f"{name}: bounds can be a function only of the formula's parameters, and it has none")
     return Metric(name, formula, bounds=bounds, **settings)
+
+
+def refuse_scikit_learn(function: object) -> None:
+    """Raise an error for a function or a scorer of ``sklearn.metrics``, which names the metric here."""
+    name = registry.name_in_scikit_learn(function)
+    if name is not None:
+        ours = registry.suggestion(name)
+        remedy = f"use {ours!r}" if ours else "use the name of a metric, as metrics.names() lists them"
+        raise InvalidTypeError(f"{name} of scikit-learn is a function of labels, and no metric of Counts; {remedy}")
 
 
 def get_metric(metric: str | Metric | Formula) -> Metric:

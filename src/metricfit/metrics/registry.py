@@ -17,6 +17,13 @@ _ALIASES: dict[str, str] = {}
 #: Measures of scores, which are no formulas over counts.
 _RANKINGS: dict[str, Any] = {}
 
+#: Names of measures of scores in scikit-learn's ``scoring=``, and the names here.
+_SCORING_OF_SCORES = {
+    "roc_auc": "auroc",
+    "roc_auc_ovr": "auroc",
+    "roc_auc_ovo": "auroc_ovo",
+}
+
 #: Names of other libraries, without ``_score`` at the end and in lower case, and the name here.
 _OTHER_NAMES = {
     "acc": "accuracy",
@@ -102,7 +109,7 @@ def find(name: str) -> Any:
         InvalidValueError: There is none; the message suggests the name that was probably meant.
     """
     known = _BUILTIN | _USER_DEFINED
-    metric = known.get(_ALIASES.get(name, name))
+    metric = known.get(_ALIASES.get(name, name)) or known.get(_of_scoring(name))
     if metric is not None:
         return metric
     suggestion = _suggestion(name, known)
@@ -110,6 +117,45 @@ def find(name: str) -> Any:
         raise InvalidValueError(ranking_message(name, suggestion))
     hint = "." if suggestion is None else f"; did you mean {suggestion!r}?"
     raise InvalidValueError(f"there is no metric {quote(name)}{hint} Known: {', '.join(sorted(known))}")
+
+
+def _of_scoring(name: str) -> str:
+    """Return the metric of one of scikit-learn's scoring names; its average is the default one.
+
+    Raises:
+        InvalidValueError: The name holds another average, which metrics do not have.
+    """
+    if name == "matthews_corrcoef":
+        return "mcc"
+    metric, average = split_scoring_name(name)
+    if average in (None, "macro"):
+        return metric
+    raise InvalidValueError(f"{name!r} is {metric!r} with average={average!r}: pass the two separately")
+
+
+def split_scoring_name(name: str) -> tuple[str, Any]:
+    """Split one of scikit-learn's scoring names into the metric and its average, which is None for other names.
+
+    Example:
+        >>> split_scoring_name("f1_weighted"), split_scoring_name("gmean")
+        (('f1', 'weighted'), ('gmean', None))
+    """
+    metric, _, average = name.rpartition("_")
+    is_scoring = metric in ("f1", "precision", "recall", "jaccard") and average in ("macro", "micro", "weighted")
+    return (metric, average) if is_scoring else (name, None)
+
+
+def name_in_scikit_learn(function: Any) -> str | None:
+    """Return the name of a function or scorer of ``sklearn.metrics``; None for anything else."""
+    if not str(getattr(function, "__module__", "")).startswith("sklearn.metrics"):
+        return None
+    theirs = getattr(function, "_score_func", function)
+    return str(getattr(theirs, "__name__", type(theirs).__name__))
+
+
+def suggestion(name: str) -> str | None:
+    """Guess which metric or measure of scores was meant by a name; None if nothing is like it."""
+    return _suggestion(name, _BUILTIN | _USER_DEFINED)
 
 
 def resolve_aliases(text: str) -> str:
@@ -124,7 +170,7 @@ def resolve_aliases(text: str) -> str:
 
 def find_ranking(name: str) -> Any | None:
     """Look up a measure of scores by its name; None if there is none of that name."""
-    return _RANKINGS.get(name)
+    return _RANKINGS.get(_SCORING_OF_SCORES.get(name, name))
 
 
 def rankings() -> tuple[str, ...]:

@@ -36,15 +36,7 @@ class RowCost(Metric):
         super().__init__(name, formula, parameters=parameters, minimize=True, bounds=(0.0, math.inf))
         self.columns = tuple(dict.fromkeys(value for value in parameters.values() if isinstance(value, str)))
 
-    def __call__(self, counts: Counts) -> NoReturn:
-        """Refuse counts, which have no amounts.
-
-        Args:
-            counts: Counts.
-
-        Raises:
-            InvalidTypeError: Always.
-        """
+    def _measure(self, counts: Counts) -> NoReturn:
         raise InvalidTypeError(_without_amounts(self))
 
     def __getitem__(self, index: int | str) -> Metric:

@@ -170,7 +170,7 @@ class _Curve:
         block = next((place for place, value in enumerate(highest) if value >= least), 0)
         start, stop = starts[block], min(starts[block] + CPU_BLOCK, self.n + 1)
         tp, fp, better = self.part(start, stop, before[block])
-        first = int(argmax(better >= least))
+        first = int(argmax(better >= least)[0])
         if stop <= self.n and fp[0, first] == fp[0, -1]:  # thresholds of the next blocks may dominate it
             negatives = self.labels[0, stop - 1 :] == 0
             stop += int(argmax(negatives)) if bool(negatives.any()) else self.n + 1 - stop
