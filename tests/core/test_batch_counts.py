@@ -3,6 +3,7 @@
 import copy
 import random
 
+import numpy as np
 import pytest
 import torch
 from torch.func import grad, hessian, jvp
@@ -233,7 +234,7 @@ def test_the_kernel_of_small_batches_is_that_of_large_ones(monkeypatch):
     for step in STEPS:
         kind = OrdinaryColumns(3, step.kind, step.number, 0.6)
         numbers, kept = kind.sums(x, y, w)
-        of_counts = [[0.1, 0.2, 0.3], [1.0, 0.5, 0.2], [-1.0, 0.3, 0.4], [0.0, 0.0, 2.0]]
+        of_counts = np.array([[0.1, 0.2, 0.3], [1.0, 0.5, 0.2], [-1.0, 0.3, 0.4], [0.0, 0.0, 2.0]])
         small = kind.gradient(x, y, w, kept, of_counts)
         with monkeypatch.context() as patch:
             patch.setattr(binary_cpu, "FEW", 0)

@@ -26,7 +26,7 @@ from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.counts import Counts
 from metricfit.core.kernels import binary, binary_cpu, classes, classes_cpu
 from metricfit.core.kernels.soft_classes import StepAt
-from metricfit.core.numerics import Dual, duals
+from metricfit.core.numerics import Dual, Slopes, duals
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import CLASSES_STEP, COLUMNS_STEP, Step, closed_form
 from metricfit.core.tasks import read_task
@@ -72,27 +72,18 @@ class OrdinaryColumns(NamedTuple):
         sums = binary_cpu.sums(x, y, w, *self[1:])
         return [cell.tolist() for cell in sums] if self.classes > 1 else sums, None
 
-    def gradient(
-        self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: FourNumbers
-    ) -> Tensor:
+    def gradient(self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: Slopes) -> Tensor:
         """Return the gradient of the logits from the gradients of the counts."""
-        of_positive, of_negative = self._of_masses(of_counts)
+        tp, fp, fn, tn = of_counts
+        of_positive, of_negative = tp - fn, fp - tn
         x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
         if kept is not None:
             result = torch.from_numpy(binary_cpu.few_gradient(y, of_positive, of_negative, kept))
         else:
             if self.classes > 1:
-                of_positive, of_negative = torch.tensor([of_positive, of_negative], dtype=x.dtype, device="cpu")
+                of_positive, of_negative = torch.from_numpy(np.stack([of_positive, of_negative])).to(x.dtype)
             result = binary_cpu.gradient(x, y, w, of_positive, of_negative, *self[1:])
         return result if result.shape == logits.shape else result.view(logits.shape)
-
-    def _of_masses(self, of_counts: FourNumbers) -> tuple[Any, Any]:
-        """Return the gradients of the mass of a positive and of a negative sample, for each class."""
-        tp, fp, fn, tn = of_counts
-        if isinstance(tp, float):
-            return tp - fn, fp - tn  # type: ignore[operator]
-        pairs = (tp, fn), (fp, tn)
-        return tuple([a - b for a, b in zip(*pair, strict=True)] for pair in pairs)  # type: ignore[arg-type, return-value]
 
 
 class OrdinaryClasses(NamedTuple):
@@ -116,16 +107,12 @@ class OrdinaryClasses(NamedTuple):
             return classes_cpu.few_counts(logits, target, self.step.kind, self.step.number)
         return classes.counts(logits, target, weight, self.step, ROWS).tolist(), None
 
-    def gradient(
-        self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: FourNumbers
-    ) -> Tensor:
+    def gradient(self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: Slopes) -> Tensor:
         """Return the gradient of the logits from the gradients of the counts."""
         if kept is not None:
             tp, fp, fn, tn = of_counts
-            pairs = zip(tp, fn, strict=True), zip(fp, tn, strict=True)  # type: ignore[arg-type]
-            of_positive, of_negative = ([a - b for a, b in pair] for pair in pairs)
-            return torch.from_numpy(classes_cpu.few_gradient(kept, of_positive, of_negative))
-        grad = torch.tensor(of_counts, dtype=logits.dtype, device="cpu")
+            return torch.from_numpy(classes_cpu.few_gradient(kept, tp - fn, fp - tn))
+        grad = torch.from_numpy(np.stack(of_counts)).to(logits.dtype)
         return classes.gradient(logits, target, weight, grad, self.step, ROWS)
 
 
@@ -400,7 +387,8 @@ class _ValueOfBatch(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         logits, target, weight = ctx.saved_tensors
         is_differentiated, in_one = torch.is_grad_enabled(), has_storage(grad)  # not if vmapped over several gradients
-        slopes = _times(ctx.slopes, float(grad) if in_one and not is_differentiated else 1.0)
+        factor = float(grad) if in_one and not is_differentiated else 1.0
+        slopes = tuple(slope * factor for slope in ctx.slopes)
         if is_differentiated or (logits.dtype == torch.float32 and _is_steep(slopes)):
             with torch.enable_grad():
                 stacked = ctx.kind.soft_counts(logits, target, weight)
@@ -412,17 +400,10 @@ class _ValueOfBatch(torch.autograd.Function):
         return of_logits, None, None, None
 
 
-def _is_steep(slopes: FourNumbers) -> bool:
+def _is_steep(slopes: Slopes) -> bool:
     if isinstance(slopes[0], float):
         return not -STEEPEST < min(slopes) <= max(slopes) < STEEPEST
-    return not all(-STEEPEST < min(cell) <= max(cell) < STEEPEST for cell in slopes)
-
-
-def _times(slopes: tuple[Any, ...], factor: float) -> FourNumbers:
-    """Return the derivatives by the counts times a factor: four numbers, or four lists with one number per class."""
-    if isinstance(slopes[0], float):
-        return [slope * factor for slope in slopes]
-    return [(slope * factor).tolist() for slope in slopes]
+    return not np.abs(np.stack(slopes)).max() < STEEPEST
 
 
 def _unpickle(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor, exclusive: bool) -> Counts:

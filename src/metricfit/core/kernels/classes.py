@@ -32,7 +32,6 @@ from torch import Tensor
 
 from metricfit.core.kernels import classes_cpu, triton
 from metricfit.core.kernels.soft_classes import (
-    Layout,
     StepAt,
     block_size,
     blocks,
@@ -45,6 +44,7 @@ from metricfit.core.kernels.soft_classes import (
 )
 from metricfit.core.steps import Identity, Step, closed_form, is_unchanged
 from metricfit.core.tensor_numerics import differentiates_forward, full_precision, has_storage, is_transformed, leading
+from metricfit.core.types import Layout
 
 #: Up to this number of logits the probabilities may be kept for the gradient.
 KEPT = 2**23

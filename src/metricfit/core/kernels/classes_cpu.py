@@ -34,7 +34,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels.soft_classes import Layout, StepAt, in_blocks
+from metricfit.core.kernels.soft_classes import StepAt, in_blocks
+from metricfit.core.types import Layout
 
 #: Up to this number of classes, rows are transposed: sums and maxima over a short last axis take most of the time.
 FEW = 15
@@ -379,12 +380,12 @@ def _decide_linearly(kept: Kept, first: Array, delta: float) -> Kept:
     return kept._replace(decided=mass, total=total, linear=LinearKept(slope, t, first, second, correction))
 
 
-def few_gradient(kept: Kept, of_positive: list[float], of_negative: list[float]) -> Array:
+def few_gradient(kept: Kept, of_positive: Array, of_negative: Array) -> Array:
     """Return the gradient of the logits, from the gradients of the decisions for true and for other samples."""
     p, linear = kept.p, kept.linear
     of_p = np.empty_like(p)
-    of_p[:] = np.array(of_negative, p.dtype)[:, None]
-    of_p.ravel()[kept.true] = np.array(of_positive, p.dtype)[kept.labels]
+    of_p[:] = of_negative[:, None]
+    of_p.ravel()[kept.true] = of_positive[kept.labels]
     of_p -= _sum_classes(of_p * kept.decided)
     of_p /= kept.total
     if linear is not None:
