@@ -38,6 +38,7 @@ from metricfit.tabular.compare.comparison import compare as compare_methods
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.own_models import TUNED, OutsidePredictions, OwnModel
 from metricfit.tabular.compare.run_description import ChangedRunError, other_tables
+from metricfit.tabular.compare.verdict import ComparisonRow
 from metricfit.tabular.doctor.finding import Finding
 from metricfit.tabular.facts import Ends
 
@@ -60,69 +61,6 @@ class Recommendation(TypedDict):
     sure: bool
     not_better_than: str | None
     requirements_reachable: bool
-
-
-class Difference(TypedDict):
-    """The comparison of a method with the reference, LightGBM as it comes.
-
-    Attributes:
-        difference: This mean minus that of the reference.
-        interval: Simultaneous 95 % interval of the difference.
-        p_value: p-value with Holm's correction.
-    """
-
-    difference: float
-    interval: Ends | None
-    p_value: float | None
-
-
-class RequirementOnFolds(TypedDict):
-    """A requirement on the test rows of all folds.
-
-    Attributes:
-        requirement: The requirement.
-        value: The value of its metric.
-        interval: 95 % interval of the value.
-        held: Whether the value meets the bound.
-        clearly_fails: Whether the whole interval is beyond the bound.
-    """
-
-    requirement: str
-    value: float
-    interval: Ends | None
-    held: bool
-    clearly_fails: bool
-
-
-class Method(TypedDict):
-    """One method.
-
-    Attributes:
-        name: Name of the method.
-        mean: Mean of the metric over the folds.
-        interval: 95 % interval of the mean.
-        values: The metric on each fold.
-        seconds: Training time of all folds.
-        recommended: Whether it is the recommended method.
-        plain: Whether its decisions were not chosen for the metric: labels of LightGBM or of a model of your own as
-            they are, and decisions without a model.
-        versus_reference: The comparison with LightGBM as it comes; null for this one.
-        held: Folds on which the requirements held; null if there are none.
-        not_reachable: What was reachable on the folds where they could not be met.
-        requirements: The requirements on the test rows of all folds together; empty for decisions without a model.
-    """
-
-    name: str
-    mean: float
-    interval: Ends | None
-    values: list[float]
-    seconds: float | None
-    recommended: bool
-    plain: bool
-    versus_reference: Difference | None
-    held: int | None
-    not_reachable: list[str]
-    requirements: list[RequirementOnFolds]
 
 
 class Result(TypedDict):
@@ -153,7 +91,7 @@ class Result(TypedDict):
     details: list[str]
     recommended: str | None
     recommendation: Recommendation | None
-    methods: list[Method]
+    methods: list[ComparisonRow]
     notes: list[str]
     table_rows: int
     compared_rows: int

@@ -19,7 +19,7 @@ from metricfit.report.tables import comparison as comparison_table
 from metricfit.report.tables import cost_table, multiclass
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.judging import MethodDecisions
-from metricfit.tabular.compare.methods import BASELINES, DEFAULT, METHODS, REFERENCE, UNTUNED
+from metricfit.tabular.compare.methods import BASELINES, DEFAULT, METHODS, REFERENCE, UNTUNED, YOURS
 from metricfit.tabular.compare.verdict import advise
 
 #: Marks the recommended row.
@@ -218,7 +218,7 @@ def _label(row: ComparisonRow) -> str:
     """Return what to call a row; names that the user chose stay as they are."""
     if row.name == DEFAULT:
         return "metricfit's default"
-    return row.name if row.complexity < 0 else row.name[:1].upper() + row.name[1:]
+    return row.name if row.complexity <= YOURS + 1 else row.name[:1].upper() + row.name[1:]
 
 
 def _requirements(comparison: Comparison, row: ComparisonRow) -> list[RequirementState]:

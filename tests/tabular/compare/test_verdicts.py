@@ -135,7 +135,7 @@ def test_the_reference_is_recommended_where_nothing_is_better():
 
 def test_the_users_own_model_is_part_of_the_verdict():
     values = {"mine": BASE, "mine, tuned": BETTER, REFERENCE: SAME, DEFAULT: shifted(BETTER, -0.01)}
-    kinds = {"complexity": {"mine": -2, "mine, tuned": -1, DEFAULT: 5, REFERENCE: 1}, "plain": {"mine", REFERENCE}}
+    kinds = {"complexity": {"mine": 0, "mine, tuned": 1, DEFAULT: 7, REFERENCE: 3}, "plain": {"mine", REFERENCE}}
     results = {name: [FoldResult(value, 1.0) for value in by_fold] for name, by_fold in values.items()}
     table = standings(results, get_metric("f1"), **kinds)
     assert headline(table) == "Use 'mine, tuned', mean F1 0.704, the best here, although the folds cannot prove it."

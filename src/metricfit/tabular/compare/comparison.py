@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -173,7 +173,7 @@ class Comparison:
                 "not_better_than": advice.alarm,
                 "requirements_reachable": self.requirements_reachable,
             },
-            "methods": [row.to_dict() | {"recommended": row.name == self.recommended} for row in self.rows],
+            "methods": [asdict(row) for row in self.rows],
             "notes": list(self.notes),
         }
 
@@ -185,27 +185,14 @@ class Comparison:
             simultaneous interval and corrected p-value, the seconds of training, and whether it is recommended. Under
             requirements there is also the number of folds on which they held.
         """
-        none = (None, None)
-        table = [
-            {
-                "method": row.name,
-                "recommended": row.name == self.recommended,
-                "mean": row.mean,
-                "low": (row.interval or none)[0],
-                "high": (row.interval or none)[1],
-                "difference": row.difference,
-                "difference_low": (row.difference_interval or none)[0],
-                "difference_high": (row.difference_interval or none)[1],
-                "p_value": row.p_value,
-                "seconds": row.seconds,
-                "held": row.held,
-            }
-            for row in self.reference_first
-        ]
-        frame = pd.DataFrame(table)
-        numbers = frame.columns.difference(["method", "recommended"])
-        frame = frame.astype(dict.fromkeys(numbers, float))
-        return frame if self.subject_to else frame.drop(columns="held")
+        rows = [asdict(row) | {"recommended": row.name == self.recommended} for row in self.reference_first]
+        for row in rows:
+            row["low"], row["high"] = row["interval"] or (None, None)
+            row["difference_low"], row["difference_high"] = row["difference_interval"] or (None, None)
+        ends = ["low", "high", "difference_low", "difference_high"]
+        numbers = ["mean", "difference", "p_value", "seconds", "held", *ends]
+        frame = pd.DataFrame(rows)[["name", "recommended", *numbers]].astype(dict.fromkeys(numbers, float))
+        return frame.rename(columns={"name": "method"}).drop(columns=[] if self.subject_to else "held")
 
     def _repr_html_(self) -> str:
         """Show the verdict, the table with the recommended row marked, and the reasons folded away, in a notebook."""

@@ -61,16 +61,6 @@ class PooledRequirement:
     clearly_fails: bool
     violation: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the requirement as plain values, in the form that ``metricfit compare --json`` prints."""
-        return {
-            "requirement": self.text,
-            "value": self.value,
-            "interval": list(self.interval),
-            "held": self.held,
-            "clearly_fails": self.clearly_fails,
-        }
-
     def __str__(self) -> str:
         low, high = self.interval
         return f"{self.text}: {self.value:.3f}, 95 % interval {low:.3f} to {high:.3f}"

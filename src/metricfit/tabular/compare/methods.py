@@ -116,59 +116,59 @@ class Method:
 
 
 METHODS = (
-    Method(DEFAULT, "the default of MetricClassifier: several families, weighted for the metric", 5, DEFAULT_FAMILIES),
-    Method("logistic regression", "logistic regression, its regularisation chosen by cross-validation", 0, ("linear",)),
+    Method(DEFAULT, "the default of MetricClassifier: several families, weighted for the metric", 7, DEFAULT_FAMILIES),
+    Method("logistic regression", "logistic regression, its regularisation chosen by cross-validation", 2, ("linear",)),
     Method(
         "boosted trees",
         "LightGBM with its usual 31 leaves per tree and a learning rate of 0.05, stopped early on held-out rows",
-        1,
+        3,
         ("boosting",),
     ),
     Method(
         "small boosted trees",
         "LightGBM with 15 leaves per tree, each grown on random parts of the rows and columns",
-        1,
+        3,
         ("boosting_small",),
     ),
     Method(
         "boosted trees on the metric",
         "the small trees, trained on the cross-entropy plus the loss of the metric",
-        2,
+        4,
         ("boosting_metric",),
     ),
-    Method("extra trees", "scikit-learn's ExtraTreesClassifier", 1, ("extra_trees",)),
-    Method("support vectors", "support vectors with an RBF kernel, for up to about 10,000 rows", 1, ("kernel",)),
+    Method("extra trees", "scikit-learn's ExtraTreesClassifier", 3, ("extra_trees",)),
+    Method("support vectors", "support vectors with an RBF kernel, for up to about 10,000 rows", 3, ("kernel",)),
     Method(
         "network (cross-entropy)",
         "networks trained on the cross-entropy",
-        3,
+        5,
         (Network(recipe="bce"),),
         untuned="network (cross-entropy, untuned)",
     ),
     Method(
         "network (weighted cross-entropy)",
         "networks trained on the cross-entropy, with equal weights of the classes",
-        4,
+        6,
         (Network(recipe="bce"),),
         class_weight="balanced",
     ),
-    Method("network (focal loss)", "networks trained on the focal loss", 4, (Network(recipe="focal"),)),
+    Method("network (focal loss)", "networks trained on the focal loss", 6, (Network(recipe="focal"),)),
     Method(
         "network (metric loss)",
         "networks trained on the cross-entropy first, and then on the loss of the metric",
-        4,
+        6,
         (Network(recipe="two_stage"),),
     ),
     Method(
         "network (mixed loss)",
         "networks trained on the cross-entropy plus the loss of the metric",
-        4,
+        6,
         (Network(recipe="mix"),),
     ),
     Method(
         "network (under the requirements)",
         "networks trained for the metric under the requirements",
-        6,
+        8,
         (Network(recipe="constrained"),),
     ),
 )
@@ -181,8 +181,8 @@ UNTUNED = {method.untuned for method in METHODS if method.untuned is not None}
 #: Rows of labels that were not chosen for the metric.
 PLAIN = {REFERENCE, *UNTUNED, *BASELINES}
 #: The rank of the user's own models, which are there already; with tuned decisions one more.
-YOURS = -2
-COMPLEXITY = {REFERENCE: 1} | {method.name: method.complexity for method in METHODS}
+YOURS = 0
+COMPLEXITY = {REFERENCE: 3} | {method.name: method.complexity for method in METHODS}
 
 
 def methods(*, classes: int = 2, constrained: bool = False, row_costs: bool = False) -> list[Method]:

@@ -20,7 +20,6 @@ import statistics
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from metricfit import stats
 from metricfit.errors import InvalidValueError, quote
@@ -28,17 +27,17 @@ from metricfit.metrics import Metric, get_metric
 from metricfit.metrics.spoken_names import name_metric
 from metricfit.stats import SplitComparison
 from metricfit.tabular.compare.judging import FoldResult, PooledRequirement
-from metricfit.tabular.compare.methods import BASELINES, COMPLEXITY, DEFAULT, PLAIN, REFERENCE, UNTUNED
+from metricfit.tabular.compare.methods import BASELINES, COMPLEXITY, DEFAULT, PLAIN, REFERENCE, UNTUNED, YOURS
 
 Pair = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """A method's mean value, how sure it is, and how it compares with the reference method.
+    """A method's mean value, how sure it is, and how it compares with the reference, LightGBM as it comes.
 
-    Args:
-        name: Name of the method.
+    Attributes:
+        name: Name of the method, as `fit --method` takes it.
         mean: Mean of the metric over the folds.
         interval: 95 % interval of the mean; None if it is not known, for example because all folds have the same value.
         difference: This mean minus the mean of the reference; None for the reference itself, and for a method that
@@ -47,21 +46,21 @@ class ComparisonRow:
             the intervals of the other methods. None if the difference is the same on every fold.
         p_value: p-value of the paired test that the difference is 0; in the rows of ``metricfit.compare`` it is
             corrected by Holm's method. None where ``difference_interval`` is None.
-        seconds: Training time of all folds.
+        seconds: Training time of all folds; None if nothing was trained.
         held: Number of folds on which the requirements held; None if there are no requirements.
         values: The metric on each fold. Where no threshold met the requirements on a fold's training rows, this is the
             value at the nearest threshold.
         not_reachable: For each fold on whose training rows no threshold met the requirements, what was reachable.
-        requirements: The requirements on the test rows of all folds together.
+        requirements: The requirements on the test rows of all folds together; empty for decisions without a model.
         complexity: Rank from simple to complex.
-        plain: Whether its decisions were not chosen for the metric and the requirements.
+        plain: Whether its decisions were not chosen for the metric and the requirements, as those of LightGBM and of
+            your own models as they are, and decisions without a model.
 
     Raises:
         InvalidValueError: If a number is not finite.
 
     Example:
-        >>> row = ComparisonRow("mix", 0.7, (0.67, 0.73), seconds=12.5)
-        >>> row.to_dict()["mean"]
+        >>> ComparisonRow("mix", 0.7, (0.67, 0.73), seconds=12.5).mean
         0.7
     """
 
@@ -89,37 +88,6 @@ class ComparisonRow:
         numbers += [*(self.interval or ()), *(self.difference_interval or ())]
         if any(number is not None and not math.isfinite(number) for number in numbers):
             raise InvalidValueError(f"{self.name!r} has a number that is not finite; pass None for what is not known")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain values, in the form that ``metricfit compare --json`` prints.
-
-        Returns:
-            The name, the mean with its interval, the values, the seconds, the comparison with the reference, and how
-            the requirements held.
-
-        Example:
-            >>> ComparisonRow("mix", 0.7, difference=0.1).to_dict()["versus_reference"]
-            {'difference': 0.1, 'interval': None, 'p_value': None}
-        """
-        result: dict[str, Any] = {
-            "name": self.name,
-            "mean": self.mean,
-            "interval": self.interval,
-            "values": self.values,
-            "seconds": self.seconds,
-            "plain": self.plain,
-            "versus_reference": None,
-            "held": self.held,
-            "not_reachable": self.not_reachable,
-            "requirements": [requirement.to_dict() for requirement in self.requirements],
-        }
-        if self.difference is not None:
-            result["versus_reference"] = {
-                "difference": self.difference,
-                "interval": self.difference_interval,
-                "p_value": self.p_value,
-            }
-        return result
 
 
 TIE = 0.01
@@ -514,7 +482,7 @@ def _amount(versus: SplitComparison, interval: str = "simultaneous 95 % interval
 
 
 def _name(row: ComparisonRow) -> str:
-    return quote(row.name) if row.complexity < 0 else NAMES.get(row.name, row.name)
+    return quote(row.name) if row.complexity <= YOURS + 1 else NAMES.get(row.name, row.name)
 
 
 def _listed(names: Sequence[str]) -> str:
