@@ -202,7 +202,7 @@ def test_the_page_of_a_fit_with_several_classes_shows_out_of_fold_decisions(seve
     model = several[2]
     path = model.report(tmp_path / "page.html", data="old.csv", target="kind")
     held_out = model.held_out_
-    called = (held_out.logits + torch.from_numpy(model.offsets_)).argmax(1)
+    called = (held_out.logits + model.offsets_).argmax(1)
     np.testing.assert_array_equal(matrix(path, 3), confusion_matrix(held_out.y, called))
     assert f"macro f1 {model.decision_.evidence.value:.3f} on 160 samples of 3 classes." in shown(path)
     low, high = model.value_interval_

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -83,7 +82,7 @@ def fit_every_family():
     def fit(table, y, sample_weight=None, groups=None, **settings):
         model = MetricClassifier(models=["linear"], members=2, time_budget=None, random_state=0, **settings)
         model.fit(table, y, sample_weight, groups)
-        numbers = model._numbers_of(np.asarray(y)).numpy()
+        numbers = model._numbers_of(np.asarray(y))
         rows = TrainingRows(Features(model.encoder_.transform(table), table), numbers, None, len(model.classes_))
         odd = np.arange(len(rows)) % 2 == 1
         splits = [(np.flatnonzero(~odd), np.flatnonzero(odd)), (np.flatnonzero(odd), np.flatnonzero(~odd))]
@@ -102,7 +101,7 @@ def fit_every_family():
         for place, family in enumerate(families):
             fitted = family.prepare(rows).fit_folds(rows, splits, seed=0, deadline=Deadline())
             models = choose_candidates(fitted)
-            calibration = Calibration(1.0 + place / 10, torch.full((rows.outputs,), place / 100).double())
+            calibration = Calibration(1.0 + place / 10, np.full(rows.outputs, place / 100))
             members.append(EnsembleMember(f"{place}", family.combine(models), calibration, 1 / len(families)))
         model.ensemble_ = Ensemble(tuple(members), model.ensemble_.calibration)
         return model

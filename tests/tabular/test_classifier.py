@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
@@ -46,7 +45,7 @@ def test_it_learns_and_decides_at_its_threshold(fitted, blobs):
 
 def out_of_fold(model):
     """The calibrated out-of-fold probabilities of the positive class, and the labels."""
-    return torch.sigmoid(model.held_out_.logits.squeeze(1)).numpy(), model.held_out_.y.numpy()
+    return (1 / (1 + np.exp(-model.held_out_.logits.squeeze(1)))), model.held_out_.y
 
 
 def test_the_plugin_threshold_has_the_best_expected_metric(fitted):
@@ -290,9 +289,9 @@ def test_rethreshold_for_another_prevalence(fitted, blobs):
     assert model.predict(X).sum() >= fitted.predict(X).sum()
     # The naive twin: rows weighted to the new balance.
     held_out = fitted.held_out_
-    labels = held_out.y.numpy()
+    labels = held_out.y
     weight = np.where(labels == 1, 0.5 / labels.mean(), 0.5 / (1 - labels.mean()))
-    decided = held_out.logits.squeeze(1).numpy() >= fitted_threshold(model, odds)
+    decided = held_out.logits.squeeze(1) >= fitted_threshold(model, odds)
     assert model.decision_.evidence.value == pytest.approx(f1_score(labels, decided, sample_weight=weight))
     assert model.rethreshold().threshold_ == pytest.approx(threshold)
     assert model.rethreshold({0: 0.9, 1: 0.1}).threshold_ == model.rethreshold(0.1).threshold_
@@ -388,5 +387,5 @@ def test_another_prevalence_is_that_of_the_rows_that_were_held_out(quick):
     X = rng.normal(size=(300, 2))
     y = (np.linspace(0, 1, 300) + 0.5 * rng.normal(size=300) > 0.9).astype(int)
     model = MetricClassifier(**{**quick, "members": 4}, cv="forward").fit(X, y)
-    rows = model.held_out_.with_class_shares(torch.tensor([0.7, 0.3]))
+    rows = model.held_out_.with_class_shares(np.array([0.7, 0.3]))
     assert float(rows.weight[rows.y == 1].sum() / rows.weight.sum()) == pytest.approx(0.3)

@@ -6,6 +6,7 @@ import pytest
 from sklearn.metrics import confusion_matrix, f1_score, fbeta_score, matthews_corrcoef, precision_recall_curve
 
 from metricfit import MetricClassifier, metrics
+from metricfit.decide.calibration import sigmoid
 from metricfit.errors import InvalidValueError
 
 
@@ -22,7 +23,7 @@ def model(rows):
 
 
 def held_out_probabilities(model):
-    return 1 / (1 + np.exp(-(model.held_out_.logits + model.shift_).squeeze(1).numpy())), model.held_out_.y.numpy()
+    return sigmoid((model.held_out_.logits + model.shift_).squeeze(1)), model.held_out_.y
 
 
 def test_the_curve_has_the_counts_of_scikit_learn_at_every_threshold(model):

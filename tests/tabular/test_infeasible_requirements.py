@@ -38,7 +38,7 @@ def test_the_threshold_is_the_one_with_the_smallest_violation(unmet):
     """The naive twin: every out-of-fold probability is tried as a threshold."""
     model, _ = unmet
     held_out = model.held_out_
-    scores, labels = 1 / (1 + np.exp(-held_out.logits.squeeze(1).numpy())), held_out.y.numpy() == 1
+    scores, labels = 1 / (1 + np.exp(-held_out.logits.squeeze(1))), held_out.y == 1
 
     def values(threshold):
         called = scores >= threshold

@@ -41,7 +41,7 @@ def fitted(rows):
 
 def probabilities(model):
     """The calibrated probabilities of the held-out rows, and their labels."""
-    return 1 / (1 + np.exp(-model.held_out_.logits.squeeze(1).numpy())), model.held_out_.y.numpy()
+    return 1 / (1 + np.exp(-model.held_out_.logits.squeeze(1))), model.held_out_.y
 
 
 def test_it_decides_at_its_threshold_and_scores_by_its_metric(fitted, rows):

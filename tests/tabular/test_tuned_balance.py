@@ -25,9 +25,9 @@ def test_the_models_of_the_folds_score_new_rows_because_a_model_of_all_rows_woul
     assert len(model.estimators_) == 3
     rows, logits = model._comparable_rows(X[400:])
     scorers = [(each, model.calibration_) for each in model.estimators_]
-    by_fold = np.stack([model._logits_by(scorer, X[400:]).numpy() for scorer in scorers])
-    assert (by_fold == logits.numpy()).any(0).all()
-    assert all((each != logits.numpy()).any() for each in by_fold)
+    by_fold = np.stack([model._logits_by(scorer, X[400:]) for scorer in scorers])
+    assert (by_fold == logits).any(0).all()
+    assert all((each != logits).any() for each in by_fold)
     assert detect_drift(rows, logits).p_value > 0.02
     model.rethreshold(prevalence="estimate", X=X[400:])
     assert model.prevalence_ == pytest.approx(y[400:].mean(), abs=0.06)

@@ -61,7 +61,7 @@ def test_averages_are_better_than_the_estimators_own_decisions(average, decision
     settings = {"average": average, "zero_division": 0}
     assert model.score(X, y) == pytest.approx(f1_score(y, model.predict(X), **settings))
     held_out = model.held_out_
-    decided = model.decision_.decide(held_out.logits.numpy()).astype(bool)
+    decided = model.decision_.decide(held_out.logits).astype(bool)
     assert model.decision_.evidence.value == pytest.approx(f1_score(held_out.y, decided, **settings))
     assert model.decision_.evidence.value > f1_score(held_out.y, held_out.logits >= 0, **settings)
     assert model.value_ <= model.decision_.evidence.value

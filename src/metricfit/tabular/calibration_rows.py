@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
@@ -85,7 +84,7 @@ class CalibrationRows(Rows):
         """Return the rows with the logits of the fitted ensemble."""
         labels = np.asarray(self.y)
         columns = cost_columns(get_metric(model.metric), self.X)
-        weight = None if self.weight is None else torch.as_tensor(self.weight, dtype=torch.float64)
+        weight = None if self.weight is None else np.asarray(self.weight, np.float64)
         held_out = collect_held_out(
             model._calibrated_logits(self.X), model._numbers_of(labels), weight, self.groups, columns
         )

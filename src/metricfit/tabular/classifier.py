@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
@@ -24,7 +23,7 @@ from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.export_layer import ModelExport
-from metricfit.tabular.families.family import Features
+from metricfit.tabular.families.family import Features, Floats
 from metricfit.tabular.held_out_scores import check_training_share
 from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import check_parameters
@@ -190,7 +189,7 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             if apart is not None:
                 self.held_out_, self._places = apart.held_out(self)
                 self._judges, self._pooled_logits = [self.ensemble_], None
-            self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
+            self._decide(self.held_out_, np.zeros(self.held_out_.logits.shape[1]))
         return self
 
     def save(
@@ -247,7 +246,7 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
     def _decides_out_of_fold(self) -> bool:
         return self.calibration is None
 
-    def _calibrated_logits(self, X: Any) -> torch.Tensor:
+    def _calibrated_logits(self, X: Any) -> Floats:
         if isinstance(X, ScoredRows):
             return X.logits
         table = inputs.checked_table(self, X, reset=False)
@@ -256,11 +255,11 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             log.warning(inputs.describe_unseen(unseen, len(table)))
         return self._logits_of_table(table)
 
-    def _logits_of_table(self, table: Any) -> torch.Tensor:
+    def _logits_of_table(self, table: Any) -> Floats:
         parts = inputs.parts(table, ROWS_AT_ONCE)
-        return torch.cat([self.ensemble_.logits(Features(self.encoder_.transform(part), part)) for part in parts])
+        return np.concatenate([self.ensemble_.logits(Features(self.encoder_.transform(part), part)) for part in parts])
 
-    def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
+    def _comparable_rows(self, X: Any) -> tuple[HeldOut, Floats]:
         if self.calibration is not None:
             return self.held_out_, self._calibrated_logits(X)
         features = self._features(X)
@@ -270,7 +269,7 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
     def _fold_scorers(self) -> Sequence[Ensemble]:
         return self._judges
 
-    def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Ensemble]) -> torch.Tensor:
+    def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Ensemble]) -> Floats:
         return logits_by_fold(scorers, self._features(X), folds)
 
     def _features(self, X: Any) -> Features:

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.core.types import LabelAverage
 from metricfit.decide.bounds import check_confidence
-from metricfit.decide.calibration import sigmoid
+from metricfit.decide.calibration import sigmoid, softmax
 from metricfit.decide.choose import choose_decision, choose_label_decision
 from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.costs import RowCosts, check_costs, cost_columns, row_costs
@@ -91,7 +91,7 @@ class DecidingClassifier(ABC):
     classes_: NDArray[Any]
     pos_label_: Any
     held_out_: HeldOut
-    shift_: torch.Tensor
+    shift_: Floats
     #: What was estimated from new rows without labels by the last ``rethreshold``.
     prior_shift_: PriorShift | None = None
     decision_: Decision
@@ -106,7 +106,7 @@ class DecidingClassifier(ABC):
     _order: NDArray[np.int64]
     _seed: int
     #: The held-out rows with the weights and calibrations of the final model, as new rows have them; None if equal.
-    _pooled_logits: torch.Tensor | None = None
+    _pooled_logits: Floats | None = None
     #: The smallest share of the rows that the models of a fold were trained on.
     _training_share: float = 1.0
 
@@ -262,7 +262,7 @@ class DecidingClassifier(ABC):
     @property
     def _has_labels(self) -> bool:
         """Whether rows have several independent labels, and not one of several classes."""
-        return self.held_out_.y.dim() == 2
+        return self.held_out_.y.ndim == 2
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return calibrated logits, shifted so that the decision is at 0.
@@ -274,7 +274,7 @@ class DecidingClassifier(ABC):
             For two classes ``(n,)``, positive for the second of ``classes_``; for several ``(n, c)``, with the offsets
             added, so that the largest decides; for labels ``(n, c)``, positive where a label is predicted.
         """
-        margins: NDArray[np.float64] = self._margins(X).numpy()
+        margins = self._margins(X)
         if self._has_labels:
             return margins
         if margins.ndim == 2:
@@ -293,11 +293,11 @@ class DecidingClassifier(ABC):
         """
         decided = self._decide_rows(X)
         if self._has_labels:
-            return decided.numpy()
+            return decided
         names: NDArray[Any] = self.classes_[self._order]
         if self.refer_region_ is not None:
-            return labels_with_referred(decided.numpy(), names, self.refer_label_)
-        labels: NDArray[Any] = names[decided.numpy()]
+            return labels_with_referred(decided, names, self.refer_label_)
+        labels: NDArray[Any] = names[decided]
         return labels
 
     def row_thresholds(self, X: Any) -> NDArray[np.float64]:
@@ -317,11 +317,11 @@ class DecidingClassifier(ABC):
         check_is_fitted(self, "decision_")
         if self.decision_.task != "binary":
             raise InvalidValueError("row_thresholds is for two classes")
-        zeros = torch.zeros(X.shape[0] if hasattr(X, "shape") else len(X), dtype=torch.float64)
+        zeros = np.zeros(X.shape[0] if hasattr(X, "shape") else len(X))
         costs = self._costs_of(X, len(zeros))
         shifts = zeros if costs is None else costs.margins(zeros)
-        thresholds = sigmoid(-self.decision_.margins(shifts.numpy()))
-        return np.where(shifts.isneginf().numpy(), np.inf, thresholds)
+        thresholds = sigmoid(-self.decision_.margins(shifts))
+        return np.where(np.isneginf(shifts), np.inf, thresholds)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return calibrated probabilities.
@@ -334,11 +334,11 @@ class DecidingClassifier(ABC):
         """
         logits = self._logits(X)
         if self._has_labels:
-            return np.asarray(torch.sigmoid(logits).numpy())
+            return np.asarray(sigmoid(logits))
         if len(self.classes_) == 2:
-            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+            logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
         probabilities = np.empty(logits.shape)
-        probabilities[:, self._order] = torch.softmax(logits, dim=1).numpy()
+        probabilities[:, self._order] = softmax(logits)
         return probabilities
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -369,29 +369,29 @@ class DecidingClassifier(ABC):
                 raise InvalidValueError(f"y has labels that were not there in fit: {listed}")
             weight = checked_weights(sample_weight, labels)
             kept = decided != REFERRED
-            if not bool(kept.any()):
+            if not kept.any():
                 raise InvalidValueError("every row is referred, so that there are no decisions to score")
             value = value_of_classes(
                 metric,
                 decided[kept],
                 self._numbers_of(labels)[kept],
                 len(self.classes_),
-                None if weight is None else torch.from_numpy(weight)[kept],
+                None if weight is None else weight[kept],
                 average=average_of_classes(self.average),
                 costs=self._costs_of(X, len(labels)),
             )
         return -value if metric.minimize else value
 
-    def _logits(self, X: Any) -> torch.Tensor:
+    def _logits(self, X: Any) -> Floats:
         """Return calibrated logits for the current class balance."""
         check_is_fitted(self, "decision_")
         return self._calibrated_logits(X) + self.shift_
 
-    def _margins(self, X: Any) -> torch.Tensor:
+    def _margins(self, X: Any) -> Floats:
         logits = self._logits_to_decide(X)
-        return torch.as_tensor(self.decision_.margins(logits))
+        return np.asarray(self.decision_.margins(logits))
 
-    def _logits_to_decide(self, X: Any) -> torch.Tensor:
+    def _logits_to_decide(self, X: Any) -> Floats:
         """Return what the decision is about: logits, or cost margins if rows have costs of their own."""
         check_is_fitted(self, "decision_")
         columns = cost_columns(get_metric(self.metric), X)  # reports a missing column before the model does
@@ -406,16 +406,16 @@ class DecidingClassifier(ABC):
             return None
         return row_costs(metric, table if isinstance(table, dict) else cost_columns(metric, table), rows)
 
-    def _decide_rows(self, X: Any) -> torch.Tensor:
+    def _decide_rows(self, X: Any) -> Integers:
         """Return class numbers, -1 for rows that are referred, or for several labels 0 and 1."""
         logits = self._logits_to_decide(X)  # it reports a model that is not fitted
-        return torch.as_tensor(self.decision_.decide_or_refer(logits))
+        return np.asarray(self.decision_.decide_or_refer(logits))
 
-    def _numbers_of(self, labels: NDArray[Any]) -> torch.Tensor:
+    def _numbers_of(self, labels: NDArray[Any]) -> Integers:
         """Return class numbers; of two classes, the positive one is 1."""
-        return torch.from_numpy(np.argsort(self._order)[np.searchsorted(self.classes_, labels)])
+        return np.argsort(self._order)[np.searchsorted(self.classes_, labels)]
 
-    def _decide(self, held_out: HeldOut, shift: torch.Tensor) -> None:
+    def _decide(self, held_out: HeldOut, shift: Floats) -> None:
         """Choose the decision on these rows, and show it in the public attributes."""
         if self.confidence is not None:
             self._check_can_certify()
@@ -474,10 +474,10 @@ class DecidingClassifier(ABC):
             setattr(self, name, value)
 
     @abstractmethod
-    def _calibrated_logits(self, X: Any) -> torch.Tensor:
+    def _calibrated_logits(self, X: Any) -> Floats:
         """Return logits ``(n, 1)`` or ``(n, c)`` in the order of class numbers, for the class balance of training."""
 
-    def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
+    def _comparable_rows(self, X: Any) -> tuple[HeldOut, Floats]:
         """Return the held-out rows, and calibrated logits of new rows that are distributed as theirs without drift.
 
         If the logits of held-out rows come from the models of folds, so do those of new rows, each from one of them.
@@ -489,18 +489,16 @@ class DecidingClassifier(ABC):
         pooled = self._pooled_logits
         return self.held_out_ if pooled is None else replace(self.held_out_, logits=pooled)
 
-    def _rows_at_balance(
-        self, prevalence: Prevalence | None, X: Any
-    ) -> tuple[HeldOut, torch.Tensor, PriorShift | None]:
+    def _rows_at_balance(self, prevalence: Prevalence | None, X: Any) -> tuple[HeldOut, Floats, PriorShift | None]:
         """Return the held-out rows at a class balance, the shift of the logits, and what was estimated from ``X``."""
         estimate = self._estimate_balance(prevalence, X)
         if prevalence is None:
-            return self.held_out_, torch.zeros_like(self.shift_), None
+            return self.held_out_, np.zeros_like(self.shift_), None
         if estimate is not None:
             shares = estimate.shares
         else:
             assert not isinstance(prevalence, str)
-            shares = torch.from_numpy(shares_of(prevalence, self.classes_[self._order]))
+            shares = shares_of(prevalence, self.classes_[self._order])
         held_out = self.held_out_.with_class_shares(shares)
         return held_out, (held_out.logits - self.held_out_.logits)[0], estimate
 
@@ -532,9 +530,9 @@ class DecidingClassifier(ABC):
             (0.16, 0.4)
         """
         check_is_fitted(self, "decision_")
-        shift = self.shift_ if len(self.classes_) > 2 else torch.cat([torch.zeros_like(self.shift_), self.shift_])
+        shift = self.shift_ if len(self.classes_) > 2 else np.concatenate([np.zeros_like(self.shift_), self.shift_])
         prevalence: float | dict[Any, float] = self._by_label(
-            torch.softmax(self.held_out_.shares.log() + shift, 0).tolist()
+            softmax((np.log(self.held_out_.shares) + shift)[None])[0].tolist()
         )
         return prevalence
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
@@ -16,7 +14,7 @@ from metricfit.decide.costs import RowCosts
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.tabular.cross_fit import rows_that_choose
-from metricfit.tabular.families.family import Features, FittedModel, Integers
+from metricfit.tabular.families.family import Features, FittedModel, Floats, Integers
 from metricfit.tabular.out_of_fold import FamilyResult, LeftOut
 from metricfit.tabular.selection import Selection
 
@@ -82,20 +80,17 @@ class Ensemble:
     members: tuple[EnsembleMember, ...]
     calibration: Calibration
 
-    def logits(self, features: Features) -> Tensor:
+    def logits(self, features: Features) -> Floats:
         """Return calibrated logits ``(n, 1)`` or ``(n, c)``."""
-        parts = [
-            member.weight * member.calibration(torch.from_numpy(member.model.logits(features)))
-            for member in self.members
-        ]
-        return self.calibration(torch.stack(parts).sum(0))
+        parts = [member.weight * member.calibration(member.model.logits(features)) for member in self.members]
+        return self.calibration(np.sum(parts, axis=0))
 
     @property
     def folds(self) -> int:
         """The number of folds whose models are still known; 1 if all families keep the mean of the folds alone."""
         return max(member.model.folds for member in self.members)
 
-    def logits_of_folds(self, features: Features, folds: Integers) -> Tensor:
+    def logits_of_folds(self, features: Features, folds: Integers) -> Floats:
         """Return calibrated logits, of each row by the models of one fold.
 
         They are distributed as the logits of held-out rows are. The mean over folds is not: its noise is smaller.
@@ -118,9 +113,9 @@ class Ensemble:
         )
 
 
-def logits_by_fold(ensembles: Sequence[Ensemble], features: Features, folds: Integers) -> Tensor:
+def logits_by_fold(ensembles: Sequence[Ensemble], features: Features, folds: Integers) -> Floats:
     """Return calibrated logits, of each row by the ensemble of its fold."""
-    logits = torch.empty(len(features), len(ensembles[0].calibration.bias), dtype=torch.float64)
+    logits = np.empty((len(features), len(ensembles[0].calibration.bias)))
     for fold in np.unique(folds).tolist():
         rows = np.flatnonzero(folds == fold)
         logits[rows] = ensembles[fold].logits(features.take(rows))
@@ -138,12 +133,12 @@ class OutOfFold:
         costs: The costs of each row, if the metric takes costs from columns.
     """
 
-    logits: tuple[Tensor, ...]
-    y: Tensor
-    weight: Tensor | None
+    logits: tuple[Floats, ...]
+    y: Integers
+    weight: Floats | None
     costs: RowCosts | None = None
 
-    def take(self, index: Tensor) -> OutOfFold:
+    def take(self, index: Integers) -> OutOfFold:
         """Return these rows."""
         weight = None if self.weight is None else self.weight[index]
         costs = None if self.costs is None else self.costs.take(index)
@@ -171,7 +166,7 @@ class Mixture:
     weights: tuple[float, ...]
     calibration: Calibration
 
-    def __call__(self, logits: Sequence[Tensor]) -> Tensor:
+    def __call__(self, logits: Sequence[Floats]) -> Floats:
         """Mix the raw logits of all families."""
         return self.calibration(weighted_sum(self.calibrations, self.weights, logits))
 
@@ -181,10 +176,10 @@ class Mixture:
         return Ensemble(tuple(EnsembleMember(*part) for part in parts if part[3] > 0), self.calibration)
 
 
-def weighted_sum(calibrations: Sequence[Calibration], weights: Sequence[float], logits: Sequence[Tensor]) -> Tensor:
+def weighted_sum(calibrations: Sequence[Calibration], weights: Sequence[float], logits: Sequence[Floats]) -> Floats:
     """Return the weighted sum of calibrated logits."""
     parts = zip(calibrations, weights, logits, strict=True)
-    return torch.stack([weight * calibration(values) for calibration, weight, values in parts if weight > 0]).sum(0)
+    return np.sum([weight * calibration(values) for calibration, weight, values in parts if weight > 0], axis=0)
 
 
 def fit_mixture(
@@ -212,23 +207,23 @@ class CrossFit:
     parts: Integers
     mixtures: tuple[Mixture, ...]
 
-    def logits(self, logits: Sequence[Tensor]) -> Tensor:
+    def logits(self, logits: Sequence[Floats]) -> Floats:
         """Mix the raw logits of all families, of the held-out rows."""
-        mixed = torch.empty_like(logits[0], dtype=torch.float64)
+        mixed = np.empty_like(logits[0])
         for rows, mixture in self._rows():
             mixed[rows] = mixture([values[rows] for values in logits])
         return mixed
 
-    def logits_of_family(self, family: int, logits: Tensor) -> Tensor:
+    def logits_of_family(self, family: int, logits: Floats) -> Floats:
         """Calibrate the raw logits of one family, of the held-out rows."""
-        calibrated = torch.empty_like(logits, dtype=torch.float64)
+        calibrated = np.empty_like(logits)
         for rows, mixture in self._rows():
             calibrated[rows] = mixture.calibrations[family](logits[rows])
         return calibrated
 
-    def _rows(self) -> Iterator[tuple[Tensor, Mixture]]:
+    def _rows(self) -> Iterator[tuple[Integers, Mixture]]:
         for part, mixture in enumerate(self.mixtures):
-            yield torch.from_numpy(np.flatnonzero(self.parts == part)), mixture
+            yield np.flatnonzero(self.parts == part), mixture
 
 
 def cross_fit(
@@ -239,8 +234,8 @@ def cross_fit(
     requirements: Sequence[Requirement],
 ) -> CrossFit:
     """Fit the mixture of each part of the held-out rows to the other parts; the other arguments are those above."""
-    masks = rows_that_choose(parts, rows.y.numpy())
-    chosen_on = [rows.take(torch.from_numpy(np.flatnonzero(mask))) for mask in masks]
+    masks = rows_that_choose(parts, rows.y)
+    chosen_on = [rows.take(np.flatnonzero(mask)) for mask in masks]
     return CrossFit(parts, tuple(fit_mixture(others, metric, average, requirements) for others in chosen_on))
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from metricfit.decide.class_requirements import model_requirements
@@ -55,7 +54,7 @@ class FittedEnsemble:
     ensemble: Ensemble
     models: list[ModelRow]
     held_out: HeldOut
-    pooled_logits: torch.Tensor
+    pooled_logits: Floats
     history: list[dict[str, Any]]
     places: HeldOutPlaces
     judges: tuple[Ensemble, ...]
@@ -66,10 +65,9 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     """Fit the families of a classifier on the folds of its rows, and build the ensemble."""
     rows, metric = prepared.rows, get_metric(model.metric)
     requirements = model_requirements(model, has_labels=False)
-    weight = None if prepared.weight is None else torch.from_numpy(prepared.weight)
 
     def collect(logits: Sequence[Floats]) -> tuple[OutOfFold, HeldOut]:
-        return collect_out_of_fold(logits, rows.y, weight, prepared.groups, metric, prepared.columns)
+        return collect_out_of_fold(logits, rows.y, prepared.weight, prepared.groups, metric, prepared.columns)
 
     def value_of(logits: Floats) -> float:
         return collect([logits])[0].value_of_first(metric, model.average, requirements)
@@ -128,7 +126,7 @@ def parts_of(held_out: HeldOut, folds: Integers) -> Integers:
     """Return the part of each held-out row that is judged by the weights and calibrations of other parts."""
     takes_long = held_out.logits.shape[1] > 1 or len(held_out.y) > MANY_ROWS
     together = held_out.with_copies_as_groups().groups if len(np.unique(folds)) == 1 else None
-    return judging_parts(folds, held_out.y.numpy(), together, FEW_PARTS if takes_long else PARTS)
+    return judging_parts(folds, held_out.y, together, FEW_PARTS if takes_long else PARTS)
 
 
 def _ensembles_of_judges(
@@ -166,10 +164,10 @@ def splits_of(model: MetricClassifier, prepared: PreparedRows) -> Splits:
 def collect_out_of_fold(
     logits: Sequence[Floats],
     y: Integers,
-    weight: torch.Tensor | None,
+    weight: Floats | None,
     groups: NDArray[Any] | None,
     metric: Metric,
-    columns: Mapping[str, torch.Tensor],
+    columns: Mapping[str, Floats],
 ) -> tuple[OutOfFold, HeldOut]:
     """Collect the rows that were held out by some model.
 
@@ -184,8 +182,7 @@ def collect_out_of_fold(
     Returns:
         The held-out rows with the logits of all families, and the same rows with the logits of the first family.
     """
-    target = torch.from_numpy(y)
-    held_out = [collect_held_out(torch.from_numpy(values), target, weight, groups, columns) for values in logits]
+    held_out = [collect_held_out(values, y, weight, groups, columns) for values in logits]
     first = held_out[0]
     costs = row_costs(metric, first.columns, len(first.y)) if metric.columns else None
     return OutOfFold(tuple(family.logits for family in held_out), first.y, first.weight, costs), first

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 
@@ -131,7 +130,7 @@ def smallest_probability(scores: Scores) -> float:
     return max(float(between.min()) / 2, SMALLEST) if len(between) else SMALLEST_OF_VOTES
 
 
-def to_logits(scores: Scores, smallest: float, *, labels: bool) -> torch.Tensor:
+def to_logits(scores: Scores, smallest: float, *, labels: bool) -> Floats:
     """Return logits ``(n, 1)`` for two classes, ``(n, c)`` for several classes or labels.
 
     Args:
@@ -144,7 +143,7 @@ def to_logits(scores: Scores, smallest: float, *, labels: bool) -> torch.Tensor:
         of, not_of = np.log(np.maximum(values, smallest)), np.log(np.maximum(1 - values, smallest))
         of_classes = of[:, 1:] - of[:, :1] if values.shape[1] == 2 else of
         values = of - not_of if labels else of_classes
-    return torch.from_numpy(np.ascontiguousarray(values))
+    return np.ascontiguousarray(values)
 
 
 def _of_label(probabilities: Any, known: Any) -> Floats:

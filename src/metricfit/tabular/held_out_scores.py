@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
@@ -17,7 +16,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
-from torch import Tensor
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.tabular.checks import check_whole
@@ -133,8 +131,8 @@ def fit_and_score_folds(
 
 
 def score_by_folds(
-    models: Sequence[Any], X: Any, folds: NDArray[np.int64], logits_of: Callable[[Any, Any], Tensor]
-) -> Tensor:
+    models: Sequence[Any], X: Any, folds: NDArray[np.int64], logits_of: Callable[[Any, Any], NDArray[np.float64]]
+) -> NDArray[np.float64]:
     """Return logits of rows, each by the model of its fold.
 
     With folds that are drawn at random, logits of new rows are distributed as those of held-out rows are; those of a
@@ -144,8 +142,8 @@ def score_by_folds(
     used = [(model, part) for model, part in zip(models, rows, strict=True) if len(part)]
     if not used:
         return logits_of(models[0], X)
-    logits = torch.cat([logits_of(model, _safe_indexing(X, part)) for model, part in used])
-    return logits[torch.from_numpy(np.argsort(np.concatenate([part for _, part in used])))]
+    logits = np.concatenate([logits_of(model, _safe_indexing(X, part)) for model, part in used])
+    return logits[np.argsort(np.concatenate([part for _, part in used]))]
 
 
 def fit_parameters_of(estimator: Any, sample_weight: Any) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load as arrays_from
-from safetensors.torch import save as bytes_of
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load as arrays_from
+from safetensors.numpy import save as bytes_of
 
 from metricfit._files import hash_bytes, new_folder, parse_json
 from metricfit._version import __version__
@@ -32,14 +33,14 @@ SKOPS_FILE = re.compile(r"[a-z0-9._-]{1,200}\.skops")
 FIRST = "MetricClassifier"
 
 #: Builds a model from what model.json holds, the arrays and all files.
-Restore = Callable[[Any, dict[str, Tensor], dict[str, bytes]], None]
+Restore = Callable[[Any, dict[str, NDArray[Any]], dict[str, bytes]], None]
 
 
 def write_folder(
     path: str | os.PathLike[str],
     estimator: str,
     description: Mapping[str, Any],
-    arrays: Mapping[str, Tensor],
+    arrays: Mapping[str, NDArray[Any]],
     files: Mapping[str, bytes],
     trusted: tuple[str, ...],
     card: str,
@@ -62,7 +63,7 @@ def write_folder(
         check_trusted(content, trusted, "save")
     contents = {
         MODEL: json.dumps(description, allow_nan=False, indent=1).encode(),
-        ARRAYS: bytes_of({name: array.contiguous() for name, array in arrays.items()}),
+        ARRAYS: bytes_of({name: np.ascontiguousarray(array) for name, array in arrays.items()}),
         **files,
     }
     hashes = {name: hash_bytes(content, length=64) for name, content in contents.items()}
@@ -109,16 +110,16 @@ def read_folder(path: str | os.PathLike[str], estimator: str, trusted: tuple[str
         ) from error
 
 
-def _check_numbers(arrays: Mapping[str, Tensor]) -> None:
+def _check_numbers(arrays: Mapping[str, NDArray[Any]]) -> None:
     """Refuse arrays that would make predictions NaN; families check the arrays of their models themselves.
 
     Raises:
         ModelFileError: An array has numbers that are not finite.
     """
     for name, array in arrays.items():
-        if not array.is_floating_point() or name.startswith("model."):
+        if array.dtype.kind != "f" or name.startswith("model."):
             continue
-        if not bool(array.isfinite().all()):
+        if not np.isfinite(array).all():
             raise ModelFileError(f"{quote(name)} has numbers that are not finite")
 
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
-from torch import Tensor
 
 from metricfit.core.decisions import count_labels
 from metricfit.core.types import LabelAverage, ScalarAverage
@@ -70,7 +68,7 @@ def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
         return None
     weight: NDArray[np.float64] = _check_sample_weight(
         sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
-    )  # a copy, because torch takes no read-only arrays, and those of polars are read-only
+    )  # a copy, because arrays of polars are read-only
     if not (weight > 0).any():
         raise InvalidValueError("all sample weights are 0, so no class has a row")
     return weight
@@ -108,10 +106,10 @@ def _describe(matrix: NDArray[Any]) -> str:
 
 def value_of_classes(
     metric: Metric,
-    decided: Tensor,
-    y: Tensor,
+    decided: NDArray[np.int64],
+    y: NDArray[np.int64],
     classes: int,
-    weight: Tensor | None = None,
+    weight: NDArray[np.float64] | None = None,
     *,
     average: ScalarAverage = "macro",
     costs: RowCosts | None = None,
@@ -129,7 +127,7 @@ def value_of_classes(
 
     Example:
         >>> from metricfit import metrics
-        >>> round(value_of_classes(metrics.f1, torch.tensor([1, 1, 0]), torch.tensor([1, 0, 0]), 2), 4)
+        >>> round(value_of_classes(metrics.f1, np.array([1, 1, 0]), np.array([1, 0, 0]), 2), 4)
         0.6667
     """
     if costs is not None:
@@ -159,8 +157,7 @@ def value_of_labels(
     if labels.shape != predicted.shape:
         raise InvalidValueError(f"y has {labels.shape[1]} labels, the model {predicted.shape[1]}")
     weight = checked_weights(sample_weight, labels)
-    parts = torch.from_numpy(predicted), torch.from_numpy(labels)
-    return label_value(*parts, None if weight is None else torch.from_numpy(weight), metric, average)
+    return label_value(predicted, labels, weight, metric, average)
 
 
 def average_of_classes(average: LabelAverage) -> ScalarAverage:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from metricfit.data.reading import Batch, ColumnTypes
@@ -46,7 +45,7 @@ class ScoredRows:
         True
     """
 
-    logits: torch.Tensor
+    logits: NDArray[np.float64]
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     unseen: Mapping[str, int] = field(default_factory=dict)
 
@@ -56,7 +55,7 @@ class ScoredRows:
         kept = {name: np.asarray(X[name]) for name in get_metric(model.metric).columns}
         if not len(X):  # a table that an estimator would refuse
             outputs = 1 if len(model.classes_) == 2 else len(model.classes_)
-            return cls(torch.zeros((0, outputs), dtype=torch.float64), kept)
+            return cls(np.zeros((0, outputs)), kept)
         table = checked_table(model, X, reset=False)
         return cls(model._logits_of_table(table), kept, model.encoder_.count_unseen(table))
 
@@ -65,11 +64,11 @@ class ScoredRows:
         """Return the rows of several parts, one after the other."""
         names = list(parts[0].kept)
         kept = {name: np.concatenate([part.kept[name] for part in parts]) for name in names}
-        return cls(torch.cat([part.logits for part in parts]), kept)
+        return cls(np.concatenate([part.logits for part in parts]), kept)
 
     def take(self, rows: NDArray[Any]) -> ScoredRows:
         """Return some of the rows, by their numbers or by a mask."""
-        return ScoredRows(self.logits[torch.tensor(rows)], {name: each[rows] for name, each in self.kept.items()})
+        return ScoredRows(self.logits[rows], {name: each[rows] for name, each in self.kept.items()})
 
     @property
     def columns(self) -> list[str]:

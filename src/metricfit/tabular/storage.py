@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from metricfit._files import to_json_value
 from metricfit.metrics.metric import get_metric
@@ -88,13 +87,13 @@ def load(model: MetricClassifier, path: str | os.PathLike[str], trusted: Any = N
     if "metric" in user_functions:
         get_metric(user_functions["metric"])  # a mistake in the argument is not the folder's fault
 
-    def restore(description: Any, arrays: dict[str, Tensor], files: dict[str, bytes]) -> None:
+    def restore(description: Any, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> None:
         _restore(model, description, arrays, files, names, user_functions)
 
     read_folder(path, type(model).__name__, names, restore)
 
 
-def _description(model: MetricClassifier, arrays: dict[str, Tensor], files: dict[str, bytes]) -> dict[str, Any]:
+def _description(model: MetricClassifier, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
     """Return what JSON holds; arrays and files of the ensemble are added to the dictionaries."""
     parameters = write_parameters(model)
     for name in OBJECTS:
@@ -111,15 +110,15 @@ def _description(model: MetricClassifier, arrays: dict[str, Tensor], files: dict
     }
 
 
-def _arrays(model: MetricClassifier) -> dict[str, Tensor]:
-    arrays = {f"table.{name}": torch.as_tensor(array) for name, array in model.encoder_.arrays().items()}
+def _arrays(model: MetricClassifier) -> dict[str, NDArray[Any]]:
+    arrays = {f"table.{name}": np.asarray(array) for name, array in model.encoder_.arrays().items()}
     return arrays | decision_arrays(model)
 
 
 def _restore(
     model: MetricClassifier,
     description: dict[str, Any],
-    arrays: dict[str, Tensor],
+    arrays: dict[str, NDArray[Any]],
     files: dict[str, bytes],
     trusted: tuple[str, ...],
     user_functions: dict[str, Any],
@@ -134,7 +133,7 @@ def _restore(
         parameters["class_weight"] = dict(parameters["class_weight"])
     model.set_params(**parameters)
     restore_decision(model, description, arrays)
-    tables = {name.removeprefix("table."): each.numpy() for name, each in arrays.items() if name.startswith("table.")}
+    tables = {name.removeprefix("table."): each for name, each in arrays.items() if name.startswith("table.")}
     model.encoder_ = TableEncoder.restored(description["table"], tables)
     expected = Expected(model.encoder_.scaling.width, len(model.classes_), trusted, network)
     model.ensemble_ = read_ensemble(description["ensemble"], arrays, files, expected)

@@ -34,7 +34,7 @@ def decision_faults(model: Any) -> list[str]:
     """Return what is wrong with the classes, the held-out rows and the decision of a restored estimator."""
     held_out, decision = model.held_out_, model.decision_
     columns, pooled = held_out.columns, model._pooled_rows().logits
-    classes, has_labels, rows = len(model.classes_), held_out.y.dim() == 2, len(held_out.y)
+    classes, has_labels, rows = len(model.classes_), held_out.y.ndim == 2, len(held_out.y)
     outputs = 1 if classes == 2 and not has_labels else classes
     places, most = sorted(model._order.tolist()), 2 if has_labels else classes
     found = [

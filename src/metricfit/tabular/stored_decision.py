@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from metricfit.decide.decision import Decision
 from metricfit.decide.decision import restore_decision as restored_decision
@@ -70,22 +69,22 @@ def describe_decision(model: Any) -> dict[str, Any]:
     }
 
 
-def decision_arrays(model: Any) -> dict[str, Tensor]:
+def decision_arrays(model: Any) -> dict[str, NDArray[Any]]:
     """Return the held-out rows and the arrays of the decision of a fitted estimator."""
     held_out = model.held_out_
-    arrays = {"shift": model.shift_, "order": torch.from_numpy(model._order)}
+    arrays = {"shift": model.shift_, "order": model._order}
     arrays |= {"held_out.logits": held_out.logits, "held_out.y": held_out.y, "held_out.shares": held_out.shares}
     if model._pooled_logits is not None:
         arrays["held_out.pooled"] = model._pooled_logits
     if held_out.weight is not None:
         arrays["held_out.weight"] = held_out.weight
     if held_out.groups is not None:
-        arrays["held_out.groups"] = torch.from_numpy(np.unique(held_out.groups, return_inverse=True)[1])
-    arrays |= {COLUMN + name: torch.as_tensor(values) for name, values in held_out.columns.items()}
+        arrays["held_out.groups"] = np.unique(held_out.groups, return_inverse=True)[1]
+    arrays |= {COLUMN + name: np.asarray(values) for name, values in held_out.columns.items()}
     return arrays | shift_arrays(model)
 
 
-def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
+def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Set the classes, the features, the held-out rows and the decision of an estimator."""
     labels = description["classes"]["labels"]
     model.classes_ = np.array(labels, dtype=label_type(description["classes"]["dtype"], labels))
@@ -93,18 +92,18 @@ def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping
         model.n_features_in_ = int(description["features"]["number"])
     if description["features"]["names"] is not None:
         model.feature_names_in_ = np.array(description["features"]["names"], dtype=object)
-    model._order, model._seed = arrays["order"].numpy(), int(description["seed"])
+    model._order, model._seed = arrays["order"], int(description["seed"])
     groups = arrays.get("held_out.groups")
     model.held_out_ = HeldOut(
         arrays["held_out.logits"],
         arrays["held_out.y"],
         arrays.get("held_out.weight"),
-        None if groups is None else groups.numpy(),
+        None if groups is None else groups,
         arrays["held_out.shares"],
         {name.removeprefix(COLUMN): values for name, values in arrays.items() if name.startswith(COLUMN)},
     )
     model._pooled_logits = arrays.get("held_out.pooled")
-    two_classes = len(model.classes_) == 2 and model.held_out_.y.dim() == 1
+    two_classes = len(model.classes_) == 2 and model.held_out_.y.ndim == 1
     model.pos_label_ = model.classes_.tolist()[model._order[1]] if two_classes else None
     model.shift_ = arrays["shift"]
     restore_shift(model, description.get("prior_shift"), arrays)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from metricfit.decide.calibration import Calibration
 from metricfit.errors import ModelFileError
@@ -16,12 +15,12 @@ from metricfit.tabular.families.family import Expected, Features, FittedModel, M
 from metricfit.tabular.families.user_model import FittedUserModel
 
 
-def write_ensemble(ensemble: Ensemble, arrays: dict[str, Tensor], files: dict[str, bytes]) -> dict[str, Any]:
+def write_ensemble(ensemble: Ensemble, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
     """Return the ensemble as JSON can hold it; arrays and files are added to the dictionaries."""
     members = []
-    arrays["ensemble.bias"] = torch.from_numpy(ensemble.calibration.bias)
+    arrays["ensemble.bias"] = ensemble.calibration.bias
     for place, member in enumerate(ensemble.members):
-        arrays[f"member.{place}.bias"] = torch.from_numpy(member.calibration.bias)
+        arrays[f"member.{place}.bias"] = member.calibration.bias
         members.append(
             {
                 "name": member.name,
@@ -34,7 +33,7 @@ def write_ensemble(ensemble: Ensemble, arrays: dict[str, Tensor], files: dict[st
 
 
 def read_ensemble(
-    description: Mapping[str, Any], arrays: Mapping[str, Tensor], files: Mapping[str, bytes], expected: Expected
+    description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], files: Mapping[str, bytes], expected: Expected
 ) -> Ensemble:
     """Return the ensemble that `write_ensemble` described.
 
@@ -80,10 +79,10 @@ def _takes_table(model: FittedModel) -> bool:
 
 
 def _write_state(
-    state: ModelState, place: tuple[str, ...], arrays: dict[str, Tensor], files: dict[str, bytes]
+    state: ModelState, place: tuple[str, ...], arrays: dict[str, NDArray[Any]], files: dict[str, bytes]
 ) -> dict[str, Any]:
     for name, array in state.arrays.items():
-        arrays[f"model.{'.'.join(place)}.{name}"] = torch.from_numpy(np.ascontiguousarray(array))
+        arrays[f"model.{'.'.join(place)}.{name}"] = np.ascontiguousarray(array)
     for name, content in state.files.items():
         files[f"{'-'.join(('member', *place))}-{name}"] = content
     parts = [_write_state(part, (*place, str(number)), arrays, files) for number, part in enumerate(state.parts)]
@@ -91,7 +90,7 @@ def _write_state(
 
 
 def _read_state(
-    description: Any, place: tuple[str, ...], arrays: Mapping[str, Tensor], files: Mapping[str, bytes]
+    description: Any, place: tuple[str, ...], arrays: Mapping[str, NDArray[Any]], files: Mapping[str, bytes]
 ) -> ModelState:
     fits = isinstance(description, dict) and all(
         isinstance(description.get(name), kind) for name, kind in (("kind", str), ("values", dict), ("parts", list))
@@ -102,7 +101,7 @@ def _read_state(
     return ModelState(
         description["kind"],
         description["values"],
-        {name.removeprefix(prefix): array.numpy() for name, array in arrays.items() if name.startswith(prefix)},
+        {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)},
         {name.removeprefix(file_prefix): content for name, content in files.items() if name.startswith(file_prefix)},
         tuple(
             _read_state(part, (*place, str(number)), arrays, files) for number, part in enumerate(description["parts"])
@@ -110,8 +109,8 @@ def _read_state(
     )
 
 
-def _bias(name: str, arrays: Mapping[str, Tensor], expected: Expected) -> Tensor:
+def _bias(name: str, arrays: Mapping[str, NDArray[Any]], expected: Expected) -> NDArray[np.float64]:
     bias = arrays.get(name)
-    if bias is None or bias.shape != (expected.outputs,) or not bool(torch.isfinite(bias.double()).all()):
+    if bias is None or bias.shape != (expected.outputs,) or not np.isfinite(bias).all():
         raise ModelFileError(f"calibration: {name} must be {expected.outputs} finite numbers")
-    return bias.double()
+    return np.asarray(bias, np.float64)

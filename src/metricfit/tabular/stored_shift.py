@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from metricfit.core.arrays import to_numpy
 from metricfit.decide.shift import Drift, PriorShift
@@ -24,15 +23,15 @@ def describe_shift(model: Any) -> dict[str, Any] | None:
     return None if estimate is None else {"rows": estimate.rows, "drift": vars(estimate.drift)}
 
 
-def shift_arrays(model: Any) -> dict[str, Tensor]:
+def shift_arrays(model: Any) -> dict[str, NDArray[Any]]:
     """Return the arrays of the estimate."""
     estimate = model.prior_shift_
     if estimate is None:
         return {}
-    return {SHIFT + name: torch.from_numpy(getattr(estimate, name)) for name in ("shares", "intervals")}
+    return {SHIFT + name: getattr(estimate, name) for name in ("shares", "intervals")}
 
 
-def restore_shift(model: Any, description: Mapping[str, Any] | None, arrays: Mapping[str, Tensor]) -> None:
+def restore_shift(model: Any, description: Mapping[str, Any] | None, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Set the estimate of a model whose classes are known.
 
     Raises:

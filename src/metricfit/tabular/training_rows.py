@@ -8,7 +8,6 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
@@ -52,7 +51,7 @@ class PreparedRows:
     weight: Floats | None
     groups: NDArray[Any] | None
     seed: int
-    columns: Mapping[str, torch.Tensor]
+    columns: Mapping[str, Floats]
     numbers: Integers
     total: int
 
@@ -114,8 +113,7 @@ def prepare_rows(
         if apart is not None:
             certified = (model._numbers_of(np.asarray(apart.y)), apart.weight, apart.groups)
         target, counted, of_group = certified
-        weights = None if counted is None else torch.from_numpy(counted)
-        checked_guarantee(requirements, target, model.confidence, weight=weights, groups=of_group)
+        checked_guarantee(requirements, target, model.confidence, weight=counted, groups=of_group)
     if encoded is None and is_large(table):
         model.encoder_, features = encode_large_table(table)
     else:
@@ -125,11 +123,11 @@ def prepare_rows(
         model.encoder_, features = encoded[0], Features(encoded[1], table)
     in_training = _training_weights(labels, model.classes_, model.class_weight, weight)
     if in_training is not None:  # penalties and limits of the families are for weights of 1 on average
-        in_training = in_training.double() / in_training.double().mean()
+        in_training = in_training / in_training.mean()
     rows = TrainingRows(
         features,
-        numbers.numpy(),
-        None if in_training is None else in_training.numpy(),
+        numbers,
+        in_training,
         len(model.classes_),
     )
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
@@ -138,14 +136,14 @@ def prepare_rows(
 
 def _training_weights(
     labels: NDArray[Any], classes: NDArray[Any], class_weight: Any, weight: NDArray[np.float64] | None
-) -> torch.Tensor | None:
+) -> Floats | None:
     """Multiply row weights by class weights, so that members also stop early by the loss that they are trained on."""
     if class_weight is not None:
         _check_class_weight(class_weight, classes)
         class_weights = compute_class_weight(class_weight, classes=classes, y=labels)
         row_weights = class_weights[np.searchsorted(classes, labels)]
         weight = row_weights if weight is None else row_weights * weight
-    return None if weight is None else torch.from_numpy(weight).float()
+    return weight
 
 
 def _check_class_weight(class_weight: Any, classes: NDArray[Any]) -> None:

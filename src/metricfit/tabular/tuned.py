@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, fit_calibration, fit_label_calibration
 from metricfit.decide.costs import cost_columns
@@ -202,7 +202,7 @@ class TunedDecisionClassifier(
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self._deciding_estimators[0], name):
                     setattr(self, name, getattr(self._deciding_estimators[0], name))
-            self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
+            self._decide(self.held_out_, np.zeros(self.held_out_.logits.shape[1]))
         return self
 
     @property
@@ -317,7 +317,7 @@ class TunedDecisionClassifier(
             return partial(label_scores, labels=target.shape[1])
         return partial(class_scores, classes=self.classes_[self._order])
 
-    def _calibrate(self, held_out: HeldOutScores, rows: TunedRows, columns: Mapping[str, torch.Tensor]) -> None:
+    def _calibrate(self, held_out: HeldOutScores, rows: TunedRows, columns: Mapping[str, Floats]) -> None:
         """Fit the calibration, and keep the held-out rows, with the columns of their costs.
 
         For the plug-in rule the logits of held-out rows have calibrations of other folds. One calibration leaves the
@@ -327,8 +327,8 @@ class TunedDecisionClassifier(
         self.smallest_probability_ = smallest_probability(held_out.scores)
         labels, place, group = rows.target.ndim == 2, held_out.rows, rows.groups
         logits = to_logits(held_out.scores, self.smallest_probability_, labels=labels)
-        y = (torch.from_numpy(rows.target) if labels else self._numbers_of(rows.target))[place]
-        weight = None if rows.weights is None else rows.weights[place]
+        y: Integers = (rows.target if labels else self._numbers_of(rows.target))[place]
+        weight = None if rows.weight is None else rows.weight[place]
         if held_out.repeated and group is None:
             group = np.arange(len(rows.target))  # scores of one row are not independent
         groups = None if group is None else group[place]
@@ -338,10 +338,10 @@ class TunedDecisionClassifier(
         self._places = HeldOutPlaces(rows.numbers[place], held_out.folds, rows.total)
         self._scorers = [(model, self.calibration_) for model in held_out.models or (self._one_estimator,)]
         if self._decides_out_of_fold() and check_rule(self.decision) == "plugin":
-            calibrated, self._pooled_logits = calibrated.clone(), calibrated
+            calibrated, self._pooled_logits = calibrated.copy(), calibrated
             single = len(held_out.models) == 1
-            parts = judging_parts(held_out.folds, np.zeros(len(y), dtype=np.int64) if labels else y.numpy(), groups)
-            chosen_on = rows_that_choose(parts, y.numpy(), place if held_out.repeated else None)
+            parts = judging_parts(held_out.folds, np.zeros(len(y), dtype=np.int64) if labels else y, groups)
+            chosen_on = rows_that_choose(parts, y, place if held_out.repeated else None)
             calibrations = [fit(logits[mask], y[mask], None if weight is None else weight[mask]) for mask in chosen_on]
             for part, calibration in enumerate(calibrations):
                 calibrated[parts == part] = calibration(logits[parts == part])
@@ -356,25 +356,25 @@ class TunedDecisionClassifier(
             costs = {name: values[place] for name, values in columns.items()}
             self.held_out_ = collect_held_out(calibrated, y, weight, groups, costs)
 
-    def _calibrated_logits(self, X: Any) -> torch.Tensor:
+    def _calibrated_logits(self, X: Any) -> Floats:
         deciding = [(estimator, self.calibration_) for estimator in self._deciding_estimators]
-        return torch.stack([self._logits_by(scorer, X) for scorer in deciding]).mean(0)
+        return np.mean([self._logits_by(scorer, X) for scorer in deciding], axis=0)
 
     def _fold_scorers(self) -> list[Any]:
         return self._scorers
 
-    def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Any]) -> torch.Tensor:
+    def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Any]) -> Floats:
         return score_by_folds(scorers, X, folds, self._logits_by)
 
-    def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
+    def _comparable_rows(self, X: Any) -> tuple[HeldOut, Floats]:
         models = self.estimators_ or [self._one_estimator]
         folds = np.random.default_rng(self._seed).integers(len(models), size=_num_samples(X))
         return self._pooled_rows(), self._logits_out_of_fold(X, folds, [(model, self.calibration_) for model in models])
 
-    def _logits_by(self, scorer: tuple[Any, Calibration], X: Any) -> torch.Tensor:
+    def _logits_by(self, scorer: tuple[Any, Calibration], X: Any) -> Floats:
         """Return calibrated logits by an estimator and its calibration."""
         model, calibration = scorer
-        scores = self._scores_of(self.held_out_.y.numpy())(model, columns_of_fit(self, X))
+        scores = self._scores_of(self.held_out_.y)(model, columns_of_fit(self, X))
         return calibration(to_logits(scores, self.smallest_probability_, labels=self._has_labels))
 
     def __sklearn_tags__(self) -> Tags:

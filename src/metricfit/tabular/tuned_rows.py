@@ -8,7 +8,6 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import _routing_enabled, process_routing
@@ -59,11 +58,6 @@ class TunedRows:
     fit_params: dict[str, Any]
     numbers: NDArray[np.int64]
     total: int
-
-    @property
-    def weights(self) -> torch.Tensor | None:
-        """The weights as a tensor."""
-        return None if self.weight is None else torch.from_numpy(self.weight)
 
 
 def prepare_tuned_rows(
@@ -117,7 +111,9 @@ def check_prefit(estimator: Any, classes: NDArray[Any] | None) -> None:
             raise InvalidValueError(f"cv='prefit': y has {what}: {names}. Pass rows with the estimator's classes")
 
 
-def check_tuned_decision(model: TunedDecisionClassifier, rows: TunedRows, columns: Mapping[str, torch.Tensor]) -> None:
+def check_tuned_decision(
+    model: TunedDecisionClassifier, rows: TunedRows, columns: Mapping[str, NDArray[np.float64]]
+) -> None:
     """Refuse requirements, costs and a confidence that the rows do not support, before anything is trained.
 
     Args:
@@ -135,9 +131,8 @@ def check_tuned_decision(model: TunedDecisionClassifier, rows: TunedRows, column
     if not has_labels or isinstance(metric, GroupGap):
         check_class_index(len(model.classes_), metric)
     if model.confidence is not None:
-        y = torch.from_numpy(rows.target) if has_labels else model._numbers_of(rows.target)
-        weight = None if rows.weight is None else torch.from_numpy(rows.weight)
-        checked_guarantee(requirements, y, model.confidence, weight=weight, groups=rows.groups)
+        y = rows.target if has_labels else model._numbers_of(rows.target)
+        checked_guarantee(requirements, y, model.confidence, weight=rows.weight, groups=rows.groups)
 
 
 def _checked_target(model: TunedDecisionClassifier, y: Any) -> NDArray[Any]:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from metricfit.decide.calibration import Calibration
 from metricfit.errors import ModelFileError, quote, shorten
@@ -57,8 +56,8 @@ def save(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
     parameters["cv"] = write_parameter("cv", model.cv, files)
     parameters["ensemble"] = bool(model.ensemble)
     arrays = decision_arrays(model) | {
-        "calibration.temperature": torch.as_tensor(model.calibration_.temperature, dtype=torch.float64).reshape(-1),
-        "calibration.bias": torch.from_numpy(model.calibration_.bias),
+        "calibration.temperature": np.asarray(model.calibration_.temperature, np.float64).reshape(-1),
+        "calibration.bias": model.calibration_.bias,
     }
     description = {
         "parameters": parameters,
@@ -88,7 +87,7 @@ def load(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
     if "metric" in user_functions:
         get_metric(user_functions["metric"])  # a mistake in the argument is not the folder's fault
 
-    def restore(description: Any, arrays: dict[str, Tensor], files: dict[str, bytes]) -> None:
+    def restore(description: Any, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> None:
         check_decision_description(description, model.get_params(deep=False))
         check_positive_number("smallest_probability", description.get("smallest_probability"))
         _read_estimators(model, description, files, names)
@@ -128,13 +127,13 @@ def _read_estimators(
     model._one_estimator = None if mean_of_folds else read(FITTED)
 
 
-def _calibration(model: TunedDecisionClassifier, arrays: dict[str, Tensor]) -> Calibration:
-    outputs, has_labels = model.held_out_.logits.shape[1], model.held_out_.y.dim() == 2
-    temperature, bias = arrays["calibration.temperature"].double(), arrays["calibration.bias"].double()
+def _calibration(model: TunedDecisionClassifier, arrays: dict[str, NDArray[Any]]) -> Calibration:
+    outputs, has_labels = model.held_out_.logits.shape[1], model.held_out_.y.ndim == 2
+    temperature, bias = arrays["calibration.temperature"], arrays["calibration.bias"]
     fits = temperature.shape == (outputs if has_labels else 1,) and bias.shape == (outputs,)
-    if not fits or not bool((temperature > 0).all() & temperature.isfinite().all() & bias.isfinite().all()):
+    if not fits or not ((temperature > 0).all() and np.isfinite(temperature).all() and np.isfinite(bias).all()):
         raise ModelFileError(f"calibration: there must be finite numbers for {outputs} outputs")
-    return Calibration(temperature if has_labels else float(temperature), bias)
+    return Calibration(temperature if has_labels else float(temperature[0]), bias)
 
 
 def _estimator_faults(model: TunedDecisionClassifier) -> list[str]:
@@ -145,7 +144,7 @@ def _estimator_faults(model: TunedDecisionClassifier) -> list[str]:
         model._check_parameters()
     except (ValueError, TypeError) as error:
         return [f"parameters: {shorten(error)}"]
-    if model.held_out_.y.dim() == 2:
+    if model.held_out_.y.ndim == 2:
         return []
     for estimator in estimators:
         known = np.asarray(getattr(estimator, "classes_", []))

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy.sparse import csr_matrix
 from sklearn.exceptions import NotFittedError
 from sklearn.inspection import permutation_importance
@@ -118,7 +117,7 @@ def test_out_of_fold_rows_are_decided_by_models_that_have_not_seen_them(quick_se
     assert on_training_rows.value > 0.9
     assert on_training_rows.table["low"].max() > 0.05
     assert honest.value == pytest.approx(
-        float((model.decision_.decide(model.held_out_.logits) == model.held_out_.y).double().mean())
+        float((model.decision_.decide(model.held_out_.logits) == model.held_out_.y).mean())
     )
     assert honest.value < 0.7
     assert "not trained on it" in repr(honest)
@@ -131,7 +130,7 @@ def test_models_of_folds_score_their_rows_as_in_fit(blobs, quick_settings, famil
     model = MetricClassifier("f1", **{**quick_settings, "models": [family]}).fit(X, y, groups=groups)
     places = model._places
     logits = model._logits_out_of_fold(X[places.rows], places.folds, model._fold_scorers())
-    assert torch.allclose(logits, model.held_out_.logits, atol=1e-5)
+    assert np.allclose(logits, model.held_out_.logits, atol=1e-5)
 
 
 def test_out_of_fold_needs_the_rows_of_fit(model, halves, tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.core.arrays import in_kind_of, to_numpy
+from metricfit.core.arrays import to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
 from metricfit.core.types import ScalarAverage
@@ -189,7 +189,7 @@ class Judge:
         mixture = fit_mixture(rows, self.metric, self.average, self.requirements)
         parts = parts_of(held_out, trained[0].folds[trained[0].folds >= 0])
         judges = cross_fit(rows, parts, self.metric, self.average, self.requirements)
-        test = to_numpy(mixture([in_kind_of(each.test, rows.logits[0]) for each in trained]))
+        test = mixture([each.test for each in trained])
         seconds = sum(each.seconds for each in trained)
         results = {method.name: self._tuned(replace(held_out, logits=judges.logits(rows.logits)), test, seconds)}
         if method.untuned is not None:

@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
 from metricfit.core.types import ScalarAverage
 from metricfit.data.reading import ParquetRows, ParquetTable
+from metricfit.decide.calibration import sigmoid
 from metricfit.decide.costs import RowCosts
 from metricfit.decide.decision import REFERRED
 from metricfit.decide.held_out import HeldOut
@@ -35,9 +34,9 @@ def held_out_rows(model: Any) -> HeldOut:
     return rows
 
 
-def held_out_scores(model: Any) -> Tensor:
+def held_out_scores(model: Any) -> NDArray[Any]:
     """Return the probability of the positive class of two for each held-out row."""
-    return torch.sigmoid(held_out_rows(model).logits.reshape(-1))
+    return sigmoid(held_out_rows(model).logits.reshape(-1))
 
 
 def held_out_costs(model: Any) -> RowCosts | None:
@@ -46,14 +45,14 @@ def held_out_costs(model: Any) -> RowCosts | None:
     return costs
 
 
-def held_out_decisions(model: Any) -> Tensor:
+def held_out_decisions(model: Any) -> NDArray[Any]:
     """Return the class number that is decided for each held-out row, -1 for rows that are referred to a person.
 
     Args:
         model: The fitted model of two or several classes; of two, 1 is the positive class.
     """
     costs, logits = held_out_costs(model), held_out_rows(model).logits
-    decided: Tensor = model.decision_.decide_or_refer(logits if costs is None else costs.margins(logits))
+    decided: Integers = model.decision_.decide_or_refer(logits if costs is None else costs.margins(logits))
     return decided
 
 
@@ -108,7 +107,7 @@ class JudgedRows:
     folds: Integers | None
     costs: RowCosts | None
     scorers: Any = None
-    known_logits: torch.Tensor | None = None
+    known_logits: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -138,17 +137,17 @@ class JudgedRows:
             None if self.groups is None else self.groups[index],
             self.numbers[index],
             None if self.folds is None else self.folds[index],
-            None if self.costs is None else self.costs.take(torch.from_numpy(index)),
+            None if self.costs is None else self.costs.take(index),
             self.scorers,
-            None if self.known_logits is None else self.known_logits[torch.from_numpy(index)],
+            None if self.known_logits is None else self.known_logits[index],
         )
 
-    def logits(self, table: Any = None) -> torch.Tensor:
+    def logits(self, table: Any = None) -> Floats:
         """Return calibrated logits for the current class balance, of these rows or of changed ones in their place."""
         if table is None and self.known_logits is not None:
             return self.known_logits
         rows = self.table if table is None else table
-        logits: torch.Tensor
+        logits: Floats
         if self.folds is None:
             logits = self.model._logits(rows)
         else:
@@ -161,7 +160,7 @@ class JudgedRows:
         if costs is not None and table is not None:  # a model that does not know a column does not know its costs
             costs = self.model._costs_of(table, len(self))
         to_decide = logits if costs is None else costs.margins(logits)
-        return np.asarray(self.model.decision_.decide_or_refer(to_decide.numpy()))
+        return np.asarray(self.model.decision_.decide_or_refer(to_decide))
 
 
 def judged_rows(
@@ -198,7 +197,7 @@ def judged_rows(
         raise InvalidValueError(
             f"y has labels that were not there in fit: {', '.join(quote(label) for label in unknown[:5].tolist())}"
         )
-    numbers = model._numbers_of(labels).numpy()
+    numbers = model._numbers_of(labels)
     if out_of_fold:
         if sample_weight is not None:
             raise InvalidValueError("out of fold the weights are those of fit: leave sample_weight out")
@@ -269,8 +268,8 @@ def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
     rows = JudgedRows(
         model,
         table if in_order else take_rows(table, places.rows),
-        held_out.y.numpy(),
-        None if held_out.weight is None else held_out.weight.double().numpy(),
+        held_out.y,
+        None if held_out.weight is None else held_out.weight,
         held_out.groups,
         places.rows,
         places.folds,
@@ -289,7 +288,7 @@ def _are_rows_of_fit(rows: JudgedRows) -> bool:
     places = getattr(model, "_places", None)
     if places is None or places.total != len(rows) or getattr(model, "cv", None) == "prefit":
         return False
-    if not np.array_equal(rows.y[places.rows], model.held_out_.y.numpy()):
+    if not np.array_equal(rows.y[places.rows], model.held_out_.y):
         return False
     part = rows.take(places.rows)
     return _has_logits_of_fit(replace(part, folds=places.folds, scorers=model._fold_scorers()))
@@ -300,7 +299,7 @@ def _has_logits_of_fit(rows: JudgedRows) -> bool:
     index = np.linspace(0, len(rows) - 1, min(COMPARED, len(rows))).astype(np.int64)
     part = rows.take(index)
     found = part.logits(part.table) - rows.model.shift_
-    return bool(torch.allclose(found, rows.model.held_out_.logits[index], rtol=1e-3, atol=1e-3))
+    return bool(np.allclose(found, rows.model.held_out_.logits[index], rtol=1e-3, atol=1e-3))
 
 
 #: Held-out rows that are read to measure the importance of columns.
@@ -324,8 +323,8 @@ def judged_file_rows(model: Any, table: ParquetTable) -> JudgedRows:
     return JudgedRows(
         model,
         table.rows(places.rows),
-        held_out.y.numpy(),
-        None if held_out.weight is None else held_out.weight.double().numpy(),
+        held_out.y,
+        None if held_out.weight is None else held_out.weight,
         held_out.groups,
         places.rows,
         places.folds,

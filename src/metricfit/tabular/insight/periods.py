@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from metricfit.core.counts import Counts
@@ -66,7 +65,7 @@ def values_by_period(model: Any, times: Sequence[Any] | None = None) -> list[Per
     places = getattr(model, "_places", None)
     if places is None or not is_forward(getattr(model, "cv", None)) or len(places.rows) < 2 * FEWEST_ROWS:
         return []
-    decided, y = held_out_decisions(model).numpy(), model.held_out_.y.numpy()
+    decided, y = held_out_decisions(model), model.held_out_.y
     weight, costs = held_out_rows(model).weight, held_out_costs(model)
     metric, classes = get_metric(model.metric), len(model.classes_)
     order = np.argsort(places.rows, kind="stable")
@@ -80,8 +79,8 @@ def values_by_period(model: Any, times: Sequence[Any] | None = None) -> list[Per
             classes,
             metric,
             model.average,
-            None if weight is None else weight.double().numpy()[part],
-            None if costs is None else costs.take(torch.from_numpy(part)),
+            None if weight is None else weight[part],
+            None if costs is None else costs.take(part),
         )
         first, last = (f"row {end + 1:,}" if times is None else _short_time(times[end]) for end in ends)
         periods.append(Period(first, last, len(part), value, interval))
@@ -145,7 +144,7 @@ def value_of_rows(
     if len(np.unique(y[counted])) < 2:
         return value, None
     if costs is not None:
-        paid = costs.of_decisions(torch.from_numpy(decided), torch.from_numpy(y)).numpy()
+        paid = costs.of_decisions(decided, y)
         return value, interval_of_costs(paid) if weight is None else None
     part_weight = None if weight is None else weight[counted]
     matrix = metric.needs_matrix and classes > 2

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from metricfit.core.confusion import ConfusionMatrix
@@ -57,13 +56,13 @@ def weighted_values(
         array([0.5 , 0.75])
     """
     if costs is not None:
-        paid = costs.of_decisions(torch.from_numpy(decided), torch.from_numpy(y)).numpy()
+        paid = costs.of_decisions(decided, y)
         return np.asarray(weights @ paid / weights.sum(1))
     counted = decided != REFERRED
     counts = weighted_counts(classes, y[counted], decided[counted], weights[:, counted], matrix=metric.needs_matrix)
     if classes == 2:
         counts = counts.map(lambda cell: cell[..., 1:])
-    return np.asarray(averaged(metric, counts, average).numpy())
+    return np.asarray(averaged(metric, counts, average))
 
 
 def draw_multiplicities(
@@ -118,14 +117,14 @@ def weighted_counts(classes: int, y: Integers, decided: Integers, weights: Float
     if matrix and classes > 2:
         cells = np.zeros((len(weights), classes, classes))
         cells[:, truth, called] = sums
-        return ConfusionMatrix(torch.from_numpy(cells))
+        return ConfusionMatrix(cells)
     right, total = truth == called, sums.sum(1, keepdims=True)
     tp, fp, fn = np.zeros((3, classes, len(weights)))
     np.add.at(tp, truth[right], sums[:, right].T)
     np.add.at(fp, called[~right], sums[:, ~right].T)
     np.add.at(fn, truth[~right], sums[:, ~right].T)
     tn = np.maximum(total - (tp + fp + fn).T, 0.0).T
-    return Counts(*(torch.from_numpy(cell.T.copy()) for cell in (tp, fp, fn, tn)), exclusive=True)
+    return Counts(*(cell.T for cell in (tp, fp, fn, tn)), exclusive=True)
 
 
 DRAWS = 1000
@@ -172,8 +171,8 @@ def class_intervals(
     exact = weighted_counts(classes, target, predicted, ones)
     found = []
     for metric in several:
-        low, high = np.quantile(metric(counts).numpy(), [0.025, 0.975], axis=0)
-        value = metric(exact).numpy()[0]
+        low, high = np.quantile(metric(counts), [0.025, 0.975], axis=0)
+        value = metric(exact)[0]
         ends = zip(np.minimum(low, value).tolist(), np.maximum(high, value).tolist(), present, strict=True)
         found.append([(start, end) if there else None for start, end, there in ends])
     return found
@@ -214,7 +213,7 @@ def _posterior(predicted: NDArray[np.int64], target: NDArray[np.int64], classes:
     np.fill_diagonal(prior, 0.5)
     drawn = np.random.default_rng(0).gamma(rows + prior, size=(DRAWS, classes, classes))
     shares = drawn / drawn.sum(2, keepdims=True)
-    return ConfusionMatrix(torch.from_numpy(shares * rows.sum(1)[:, None]))
+    return ConfusionMatrix(shares * rows.sum(1)[:, None])
 
 
 def _resampled(
@@ -234,4 +233,4 @@ def _resampled(
         drawn = draw_multiplicities(target, groups, rows, min(size, draws - first), rng)
         weights = drawn if weight is None else drawn * weight
         parts.append(weighted_counts(classes, target, predicted, weights, matrix=matrix))
-    return parts[0].with_tensors(torch.cat(cells) for cells in zip(*(part.tensors for part in parts), strict=True))
+    return parts[0].with_tensors(np.concatenate(cells) for cells in zip(*(part.tensors for part in parts), strict=True))

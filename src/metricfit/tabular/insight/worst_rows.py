@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from metricfit.decide.calibration import log_softmax
 from metricfit.decide.refer import labels_with_referred
 from metricfit.tabular.checks import check_whole
 from metricfit.tabular.insight.judged_rows import JudgedRows, take_rows
@@ -73,20 +73,20 @@ def find_worst_rows(rows: JudgedRows, n: int = 20) -> WorstRows:
         InvalidValueError: ``n`` is below 1.
     """
     check_whole("n", n, 1, "rows to show")
-    model, y = rows.model, torch.from_numpy(rows.y)
+    model, y = rows.model, rows.y
     logits = rows.logits()
-    by_class = torch.cat([torch.zeros_like(logits), logits], dim=1) if rows.classes == 2 else logits
-    log_probability = torch.log_softmax(by_class.double(), dim=1)
-    of_truth = log_probability.gather(1, y[:, None]).squeeze(1)  # logarithms, because most wrong rows have tiny ones
+    by_class = np.concatenate([np.zeros_like(logits), logits], axis=1) if rows.classes == 2 else logits
+    log_probability = log_softmax(by_class)
+    of_truth = log_probability[np.arange(len(y)), y]  # logarithms, because most wrong rows have tiny ones
     decided = model.decision_.decide_or_refer(logits if rows.costs is None else rows.costs.margins(logits))
-    paid = None if rows.costs is None else rows.costs.of_decisions(decided, y).numpy()
-    keys = [of_truth.numpy()] if paid is None else [of_truth.numpy(), -paid]
+    paid = None if rows.costs is None else rows.costs.of_decisions(decided, y)
+    keys = [of_truth] if paid is None else [of_truth, -paid]
     order = np.lexsort(keys)[:n]
     names, shown = model.classes_[model._order], log_probability[:, 1] if rows.classes == 2 else of_truth
     found = {
         "truth": names[rows.y[order]],
-        "decision": labels_with_referred(decided.numpy()[order], names, model.refer_label_),
-        "probability": shown.exp().numpy()[order],
+        "decision": labels_with_referred(decided[order], names, model.refer_label_),
+        "probability": np.exp(shown[order]),
         **({} if paid is None else {"cost": paid[order]}),
     }
     values = _frame(model, take_rows(rows.table, order), rows.numbers[order])
