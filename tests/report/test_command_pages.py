@@ -83,7 +83,7 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
 def test_where_lower_is_better_the_page_shows_the_value_itself(rows, tmp_path):
     model = model_for(rows, "cost(fp=1, fn=5)")
     path = model_page.write_evaluation_page(model, *rows, tmp_path / "page.html", data="new.csv")
-    value = float(get_metric("cost(fp=1, fn=5)")(DecidedRows.of(model, *rows).counts))
+    value = get_metric("cost(fp=1, fn=5)")(DecidedRows.of(model, *rows).counts).item()
     assert value > 0
     assert f"cost(fp=1, fn=5) is {value:.3f}" in shown(path)
 

@@ -529,7 +529,7 @@ def evaluation_result(model: Any, X: Any, y: Any, threshold: float | None = None
         facts, of_model["value"], of_model["interval"], positives=int(counts.positives.min()), threshold=threshold
     )
     of_requirements = rows.intervals([requirement.metric for requirement in rows.requirements])
-    cells = [int(cell) for cell in counts] if of_two else [None] * 4
+    cells = [int(cell.item()) for cell in counts] if of_two else [None] * 4
     return {
         "rows": len(rows),
         "metric": facts.label,
