@@ -145,7 +145,7 @@ def _linear(model: MetricClassifier) -> FixedThresholdClassifier:
     of_family, of_all = member.calibration, model.ensemble_.calibration
     slope = member.weight / of_family.temperature / of_all.temperature
     intercept = slope * member.model.intercepts[0] + member.weight * float(of_family.bias[0]) / of_all.temperature
-    intercept += float(of_all.bias[0]) + float(model.shift_)
+    intercept += float(of_all.bias[0]) + float(model.shift_[0])
     coefficients = slope * np.concatenate([CLIP * clipped[:kept], CLIP * unclipped[:kept], of_missing])
     sign = 1.0 if model._order[1] == 1 else -1.0  # logits of scikit-learn are those of the second class
     classifier = LogisticRegression().fit(np.zeros((2, len(coefficients))), model.classes_)
@@ -176,7 +176,7 @@ def _forests(model: MetricClassifier) -> FixedThresholdClassifier:
 
 def _logit_threshold(model: MetricClassifier | TunedDecisionClassifier) -> float:
     """Return the threshold of calibrated logits, for the class balance of training."""
-    return float(model.decision_.numbers["threshold"]) - float(model.shift_)
+    return float(model.decision_.numbers["threshold"]) - float(model.shift_[0])
 
 
 def _uncalibrated(logit: float, calibration: Calibration) -> float:
