@@ -112,6 +112,13 @@ class Result(TypedDict):
     onnx: dict[str, Any] | None
 
 
+#: The fields of the result that are facts of the model, by the same names.
+OF_FACTS = (
+    *("metric", "value", "value_interval", "threshold", "threshold_interval", "refer_region", "referred_share"),
+    *("positive", "requirements_met", "confidence", "certificate"),
+)
+
+
 def run(options: Fit) -> None:
     """Train a classifier, and write the model and its report; the options are those of ``options.Fit``."""
     with claimed_folder(options.out):
@@ -178,30 +185,19 @@ def _run(options: Fit) -> None:
             exported = export_fitted(model, X, unfinished, out) if options.onnx else None
     periods, facts, counts = values_by_period(model, rows.times), model_facts(model), y.value_counts()
     fall = describe_fall(periods, facts.held_out_value, get_metric(model.metric))
-    result = Result(
-        metric=facts.metric,
-        value=facts.value,
-        value_interval=facts.value_interval,
-        out_of_fold=facts.held_out_value,
-        threshold=facts.threshold,
-        threshold_interval=facts.threshold_interval,
-        refer_region=facts.refer_region,
-        referred_share=facts.referred_share,
-        models=list(facts.families),
-        model=str(out / "model"),
-        report=str(out / "report.html"),
-        positive=facts.positive,
-        classes={str(label): int(rows) for label, rows in counts.items()},
-        requirements_met=facts.requirements_met,
-        confidence=facts.confidence,
-        certificate=facts.certificate,
-        requirements={each.text: each for each in facts.requirements},
-        periods=periods,
-        fall=fall,
-        interrupted=display.interrupted,
-        findings=rows.findings,
-        onnx=None if exported is None else exported.to_dict(),
-    )
+    result = {name: getattr(facts, name) for name in OF_FACTS} | {
+        "out_of_fold": facts.held_out_value,
+        "models": facts.families,
+        "model": str(out / "model"),
+        "report": str(out / "report.html"),
+        "classes": {str(label): int(rows) for label, rows in counts.items()},
+        "requirements": {each.text: each for each in facts.requirements},
+        "periods": periods,
+        "fall": fall,
+        "interrupted": display.interrupted,
+        "findings": rows.findings,
+        "onnx": None if exported is None else exported.to_dict(),
+    }
     lines = [describe_classes(counts, facts.positive), *_lines(model, facts)]
     if periods:
         lines += [_table_of_periods(periods, facts.label), *([] if fall is None else [f"Warning: {fall}"])]

@@ -6,11 +6,20 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from metricfit.cli.terminal import err, print_message, relay_messages
@@ -21,6 +30,8 @@ if TYPE_CHECKING:
     from metricfit.runs import Progress as CellProgress
 
 BAR_WIDTH = 12
+#: Seconds between two lines about rows where there is no terminal.
+BETWEEN_LINES = 10.0
 #: Characters of a name beside a bar, so that the time left is visible on 80 columns.
 NAME_WIDTH = {"family": 18, "cell": 38}
 
@@ -46,35 +57,54 @@ def _estimate(seconds_left: float | None) -> dict[str, Any]:
 
 
 @contextmanager
-def progress_bar(text: str, quiet: bool) -> Iterator[Callable[[CellProgress], None] | None]:
-    """Show a progress bar over cells with the time left, or print lines if there is no terminal."""
+def _bar(columns: Sequence[ProgressColumn], quiet: bool, level: int) -> Iterator[Progress | None]:
+    """Draw a bar where there is a terminal, and print what the library logs; None if only warnings are wanted."""
     if quiet:
         with relay_messages(logging.WARNING):
             yield None
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(BAR_WIDTH),
-        MofNCompleteColumn(),
-        TimeLeft(),
-    )
-    with (
-        Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress,
-        relay_messages(logging.WARNING),
-    ):
+    bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+    with bar, relay_messages(level):
+        yield bar
+
+
+@contextmanager
+def row_progress(text: str, quiet: bool) -> Iterator[Callable[[int, float], None]]:
+    """Show how many rows are done; where there is no terminal, print a line now and then."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with _bar(columns, quiet, logging.INFO) as bar:
+        if bar is None:
+            yield lambda rows, share: None
+            return
+        task = bar.add_task(f"{text} ...", total=1.0)
+        printed = time.monotonic()
+
+        def update(rows: int, share: float) -> None:
+            nonlocal printed
+            bar.update(task, completed=share, description=f"{text}: {rows:,} rows")
+            if not err.is_terminal and time.monotonic() - printed > BETWEEN_LINES:
+                printed = time.monotonic()
+                print_message(f"{text}: {rows:,} rows, {share:.0%}.")
+
+        yield update
+
+
+@contextmanager
+def progress_bar(text: str, quiet: bool) -> Iterator[Callable[[CellProgress], None] | None]:
+    """Show a progress bar over cells with the time left, or print lines if there is no terminal."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(BAR_WIDTH), MofNCompleteColumn(), TimeLeft())
+    with _bar(columns, quiet, logging.WARNING) as progress:
+        if progress is None:
+            yield None
+            return
         task = progress.add_task(text, total=None)
 
         def update(state: CellProgress) -> None:
             description = state.last or text
             if len(description) > NAME_WIDTH["cell"]:  # its end says which cell it is
                 description = "…" + description[1 - NAME_WIDTH["cell"] :]
-            progress.update(
-                task,
-                total=state.total,
-                completed=state.done,
-                description=description,
-                **_estimate(state.seconds_left),
-            )
+            estimate = _estimate(state.seconds_left)
+            progress.update(task, total=state.total, completed=state.done, description=description, **estimate)
             if not err.is_terminal:
                 left = "" if state.seconds_left is None else f", about {format_seconds(state.seconds_left)} left"
                 print_message(f"{state.done} of {state.total}: {state.last or 'finished in an earlier run'}{left}")
@@ -142,18 +172,13 @@ class FitDisplay(FitWatcher):
 @contextmanager
 def fit_display(quiet: bool) -> Iterator[FitDisplay]:
     """Show the progress of ``fit``; after Ctrl-C the families that are complete become the model."""
-    if quiet:
-        with relay_messages(logging.WARNING), _stop_at_interrupt(FitDisplay(None)) as display:
-            yield display
-        return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(BAR_WIDTH),
         TextColumn("{task.fields[facts]}", markup=False),
         TimeLeft(),
     )
-    bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
-    with bar, relay_messages(logging.INFO), _stop_at_interrupt(FitDisplay(bar)) as display:
+    with _bar(columns, quiet, logging.INFO) as bar, _stop_at_interrupt(FitDisplay(bar)) as display:
         yield display
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from metricfit.cli.options import TableOptions
-from metricfit.cli.terminal import UserError, err, print_message, relay_messages
+from metricfit.cli.progress_display import row_progress
+from metricfit.cli.terminal import UserError, print_message
 from metricfit.data.columns import did_you_mean, split_target
 from metricfit.data.reading import Batch, ColumnTypes, read_batches
 from metricfit.data.text_format import TableWarning, TextOptions
@@ -58,10 +55,6 @@ def check_threshold(model: MetricClassifier, threshold: float | None) -> None:
         )
     if threshold is not None and get_metric(model.metric).columns:
         raise UserError(f"--threshold cannot be used with {model.metric}: every row has a threshold of its own.")
-
-
-#: Seconds between two lines about the progress where there is no terminal.
-BETWEEN_LINES = 10.0
 
 
 class ScoredBatch(NamedTuple):
@@ -112,7 +105,7 @@ def scored_batches(
     reading = read_batches(
         list(given.data), TextOptions(**given.text), columns=needed, types=types, may_be_empty=may_be_empty
     )
-    with _row_progress(doing, given.quiet) as update:
+    with row_progress(doing, given.quiet) as update:
         warnings.simplefilter("always", TableWarning)
         for batch in reading:
             labelled = _labelled(batch, target) if given.skip_unlabelled and target is not None else None
@@ -193,28 +186,3 @@ def _labels_of(model: MetricClassifier, batch: Batch, target: str) -> pd.Series:
             f"{known}."
         )
     return labels
-
-
-@contextmanager
-def _row_progress(text: str, quiet: bool) -> Iterator[Callable[[int, float], None]]:
-    """Show how many rows are done; where there is no terminal, print a line now and then."""
-    if quiet:
-        with relay_messages(logging.WARNING):
-            yield lambda rows, share: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with (
-        Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar,
-        relay_messages(logging.INFO),
-    ):
-        task = bar.add_task(f"{text} ...", total=1.0)
-        printed = time.monotonic()
-
-        def update(rows: int, share: float) -> None:
-            nonlocal printed
-            bar.update(task, completed=share, description=f"{text}: {rows:,} rows")
-            if not err.is_terminal and time.monotonic() - printed > BETWEEN_LINES:
-                printed = time.monotonic()
-                print_message(f"{text}: {rows:,} rows, {share:.0%}.")
-
-        yield update

@@ -386,12 +386,11 @@ SHOWN = 12
 LISTED = 200
 
 
-def column_importance(result: Importance, *, title: str = "Which columns matter", lead: str = "") -> Section:
+def column_importance(result: Importance, *, lead: str = "") -> Section:
     """Make a table of columns with their importance, the first twelve visible and the others folded.
 
     Args:
         result: What ``model.importance`` returned.
-        title: Title of the section.
         lead: A sentence or two below the title.
 
     Returns:
@@ -432,23 +431,19 @@ def column_importance(result: Importance, *, title: str = "Which columns matter"
         "folded": rows[SHOWN:LISTED],
         "omitted": max(0, len(rows) - LISTED),
     }
-    return Section(title, "column_importance.html", context, lead)
+    return Section("Which columns matter", "column_importance.html", context, lead)
 
 
 SHOWN_ROWS, SHOWN_COLUMNS = 12, 8
 LONGEST = 40
 
 
-def worst_decisions(
-    result: WorstRows, *, first: Sequence[Any] = (), title: str = "Rows that are most wrong", lead: str = ""
-) -> Section:
+def worst_decisions(result: WorstRows, *, first: Sequence[Any] = ()) -> Section:
     """Make a table of the rows that are most wrong, twelve visible and the others folded, with at most eight columns.
 
     Args:
         result: What ``model.worst`` returned.
         first: Columns to show before the others, such as the most important ones.
-        title: Title of the section.
-        lead: A sentence or two below the title.
 
     Returns:
         The section.
@@ -487,7 +482,7 @@ def worst_decisions(
         "wrong": result.wrong,
         "notes": result.notes,
     }
-    return Section(title, "worst_decisions.html", context, lead)
+    return Section("Rows that are most wrong", "worst_decisions.html", context)
 
 
 def cell_text(value: Any) -> str:
@@ -508,7 +503,6 @@ def cell_text(value: Any) -> str:
 
 #: Groups of fewer rows say nothing on their own.
 MIN_ROWS = 10
-LEAD = "The same decisions, group by group."
 
 
 def group_values(
@@ -522,7 +516,6 @@ def group_values(
     weight: NDArray[np.float64] | None = None,
     costs: RowCosts | None = None,
     title: str = "Values by group",
-    lead: str = LEAD,
 ) -> Section | None:
     """Make a table of the metric in each group, the largest groups first.
 
@@ -536,7 +529,6 @@ def group_values(
         weight: One weight per row, or None.
         costs: What wrong decisions cost, for a metric with costs from columns.
         title: Title of the section.
-        lead: A sentence or two below the title.
 
     Returns:
         The section; None if there are not two groups of at least 10 rows.
@@ -581,7 +573,7 @@ def group_values(
         "min_rows": MIN_ROWS,
         "sentence": _sentence(rows, minimize=metric.minimize),
     }
-    return Section(title, "group_values.html", context, lead)
+    return Section(title, "group_values.html", context, "The same decisions, group by group.")
 
 
 def period_values(periods: Sequence[Period], label: str, sentence: str | None) -> Section:

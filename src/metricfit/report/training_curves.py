@@ -12,6 +12,8 @@ from metricfit.report.charts import FIRST, GOOD, MUTED, SECOND, Chart, Drawing, 
 from metricfit.report.page import Section
 
 Row = Mapping[str, Any]
+#: What a line is called, and its colour.
+Line = tuple[str, str]
 LOSSES = {"train_loss": ("training", FIRST), "validation_loss": ("validation", SECOND)}
 
 
@@ -40,9 +42,12 @@ def learning_curves(
     members = _members(histories)
     charts = []
     if any(_line(rows, name) for rows in members for name in LOSSES):
-        charts.append(_losses(members))
+        charts.append(_chart(members, "Loss", "loss", "Training and validation loss", LOSSES))
     if any(_line(rows, "value") and _line(rows, "value") != _line(rows, "validation_loss") for rows in members):
-        charts.append(_monitored(members))
+        names = dict.fromkeys(str(row["monitor"]) for rows in members for row in rows if row.get("monitor"))
+        called = ", ".join(names) or "monitored value"
+        lines = {"value": (called, GOOD)}
+        charts.append(_chart(members, "Monitored value", called, f"{called} on the validation set", lines))
     if not charts:
         raise InvalidValueError(
             "the histories hold no finite train_loss, validation_loss or value; there is nothing to draw"
@@ -65,23 +70,15 @@ def _line(rows: Sequence[Row], name: str) -> list[float]:
 
 
 @styled
-def _losses(members: Sequence[Sequence[Row]]) -> Chart:
+def _chart(members: Sequence[Sequence[Row]], title: str, ylabel: str, what: str, lines: Mapping[str, Line]) -> Chart:
     drawing = Drawing()
-    for name, (description, colour) in LOSSES.items():
+    for name, (description, colour) in lines.items():
         _draw(drawing, members, name, description, colour)
-    drawing.axes.set(xlabel="epoch", ylabel="loss")
-    drawing.axes.legend()
-    return drawing.finished("Loss", f"Training and validation loss by epoch, of {_how_many(members)}.")
-
-
-@styled
-def _monitored(members: Sequence[Sequence[Row]]) -> Chart:
-    names = dict.fromkeys(str(row["monitor"]) for rows in members for row in rows if row.get("monitor"))
-    called = ", ".join(names) or "monitored value"
-    drawing = Drawing()
-    _draw(drawing, members, "value", called, GOOD)
-    drawing.axes.set(xlabel="epoch", ylabel=label(called))
-    return drawing.finished("Monitored value", f"{called} on the validation set by epoch, of {_how_many(members)}.")
+    drawing.axes.set(xlabel="epoch", ylabel=label(ylabel))
+    if len(lines) > 1:
+        drawing.axes.legend()
+    of = "one model" if len(members) == 1 else f"{len(members)} members, one line each"
+    return drawing.finished(title, f"{what} by epoch, of {of}.")
 
 
 def _draw(drawing: Drawing, members: Sequence[Sequence[Row]], name: str, called: str, colour: str) -> None:
@@ -107,7 +104,3 @@ def _draw(drawing: Drawing, members: Sequence[Sequence[Row]], name: str, called:
         for epoch, (before, after) in enumerate(pairwise(members[0]), start=1):
             if before.get("stage") != after.get("stage"):
                 drawing.axes.axvline(epoch + 0.5, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-
-
-def _how_many(members: Sequence[Sequence[Row]]) -> str:
-    return "one model" if len(members) == 1 else f"{len(members)} members, one line each"
