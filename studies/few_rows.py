@@ -31,7 +31,7 @@ from metricfit.decide.calibration import Calibration, fit_calibration
 from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.optimism import corrected_value
-from metricfit.decide.rules import choose_threshold
+from metricfit.decide.rules import Goal, choose_threshold
 from metricfit.metrics import averaged, get_metric, parse_requirement
 from metricfit.metrics.curves import best_of_allowed
 from metricfit.metrics.feasibility import allowed_thresholds
@@ -128,7 +128,8 @@ def simulate_value(kind: str, rows: int, positives: int, name: str, generator: t
         decisions.append((weight, choose(z, y, metric, kind, weight).decide(z)))
         return decisions[-1][1]
 
-    left_out = corrected_value(fit_decision, y, metric, resamples=RESAMPLES, seed=0).value
+    held_out = collect_held_out(z[:, :1], y, None, None)
+    left_out = corrected_value(fit_decision, held_out, Goal(metric), resamples=RESAMPLES).value
     decided, resamples = decisions[0][1], decisions[1:]
     apparent = value(metric, decided, y)
     optimism = [value(metric, drawn, y, weight) - value(metric, drawn, y) for weight, drawn in resamples]

@@ -31,8 +31,8 @@ from scipy.stats import norm
 
 from metricfit.core.counts import Counts
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.certified import Guarantee, choose_certified
-from metricfit.decide.rules import choose_threshold
+from metricfit.decide.certified import choose_certified
+from metricfit.decide.rules import Guarantee, choose_threshold
 from metricfit.metrics import get_metric, parse_requirement
 
 HERE = Path(__file__).resolve().parent

@@ -26,11 +26,11 @@ from scipy.stats import norm
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.decide.calibration import fit_calibration, fit_label_calibration
-from metricfit.decide.certified import Guarantee
 from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.labels import LabelRequirements, choose_required_thresholds
+from metricfit.decide.rules import Guarantee
 from metricfit.metrics import averaged, get_metric, parse_requirement
 from studies.guarantees import CONFIDENCE, summary
 

@@ -20,7 +20,8 @@ from joblib import Parallel, delayed
 
 from metricfit.core.counts import Counts
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.certified import Guarantee, check_guarantee, choose_certified
+from metricfit.decide.certified import check_guarantee, choose_certified
+from metricfit.decide.rules import Guarantee
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics.feasibility import InfeasibleError
 

@@ -7,8 +7,9 @@ from scipy.stats import binomtest, norm
 
 from metricfit.decide import best_decision
 from metricfit.decide.bounds import check_exact
-from metricfit.decide.certified import LEARNING_SHARE, Guarantee, certify_thresholds, check_guarantee
+from metricfit.decide.certified import LEARNING_SHARE, certify_thresholds, check_guarantee
 from metricfit.decide.held_out import collect_held_out
+from metricfit.decide.rules import Guarantee
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import f1, parse_requirement, precision, recall, selection_rate, specificity
 from metricfit.metrics.feasibility import InfeasibleError

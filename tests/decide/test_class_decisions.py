@@ -8,6 +8,7 @@ from sklearn.metrics import precision_score, recall_score
 
 from metricfit.decide import best_decision, certified_offsets
 from metricfit.decide.certified import LEARNING
+from metricfit.decide.rules import Goal
 from metricfit.metrics import f1, parse_requirement
 from metricfit.metrics.feasibility import InfeasibleError
 
@@ -74,7 +75,7 @@ def test_the_path_does_not_depend_on_a_calibration_of_all_rows(monkeypatch):
     requirements = [parse_requirement("recall[2] >= 0.6")]
     z, y = z.numpy(), y.numpy()
     shifted = 0.5 * z + np.array([0.3, -1.0, 2.0])
-    paths = [certified_offsets._choose_path(each, y, f1, "macro", requirements, 300, 0.1) for each in (z, shifted)]
+    paths = [certified_offsets._choose_path(each, y, Goal(f1, requirements), 300, 0.1) for each in (z, shifted)]
     decided = [np.stack([(each + at).argmax(1) for at in path]) for each, path in zip((z, shifted), paths, strict=True)]
     assert (decided[0] == decided[1]).mean() > 0.99
 

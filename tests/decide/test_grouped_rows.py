@@ -6,7 +6,8 @@ from scipy.stats import norm
 
 from metricfit.decide import best_decision
 from metricfit.decide.bounds import draw_learning_rows, draw_one_per_group
-from metricfit.decide.certified import Guarantee, choose_certified
+from metricfit.decide.certified import choose_certified
+from metricfit.decide.rules import Guarantee
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics.feasibility import InfeasibleError
 

@@ -7,14 +7,24 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score, f1_score
 
 from metricfit import metrics
-from metricfit.decide.optimism import (
-    corrected_value,
-    draw_balances,
-    draw_multiplicities,
-    interval_of_decisions,
-)
-from metricfit.decide.rules import choose_threshold
+from metricfit.decide import optimism
+from metricfit.decide.held_out import HeldOut
+from metricfit.decide.optimism import draw_balances, draw_multiplicities
+from metricfit.decide.rules import Goal, choose_threshold
 from metricfit.stats import bootstrap
+
+
+def rows_of(y, classes=2, weight=None, groups=None, known=False):
+    shares = np.bincount(y, minlength=classes) / len(y)
+    return HeldOut(np.zeros((len(y), 1 if classes == 2 else classes)), y, weight, groups, shares, balance_known=known)
+
+
+def corrected_value(fit, y, metric, *, resamples=None, seed=0, **settings):
+    return optimism.corrected_value(fit, rows_of(y, **settings), Goal(metric, seed=seed), resamples=resamples)
+
+
+def interval_of_decisions(decided, y, metric, **settings):
+    return optimism.interval_of_decisions(decided, rows_of(y, **settings), Goal(metric))
 
 
 def noise(n, positives, seed):
@@ -157,7 +167,7 @@ def test_the_interval_counts_that_the_class_balance_of_the_rows_is_a_sample():
     low, high = corrected_value(lambda w: nothing, y, metrics.accuracy, resamples=400).interval
     binomial = 2 * 1.96 * (0.95 * 0.05 / 1000) ** 0.5
     assert 0.8 * binomial < high - low < 1.2 * binomial
-    known = corrected_value(lambda w: nothing, y, metrics.accuracy, resamples=100, balance_known=True).interval
+    known = corrected_value(lambda w: nothing, y, metrics.accuracy, resamples=100, known=True).interval
     assert known[1] - known[0] < 0.5 * binomial
 
 

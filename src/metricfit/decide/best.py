@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, fit_calibration, fit_label_calibration
-from metricfit.decide.certified import Guarantee, what_can_be_promised
+from metricfit.decide.certified import what_can_be_promised
 from metricfit.decide.choose import choose_decision, choose_label_decision
 from metricfit.decide.decision import Decision, LabelDecision, ThresholdDecision
 from metricfit.decide.held_out import collect_held_out, collect_label_rows
 from metricfit.decide.refer import check_referral, choose_referral
-from metricfit.decide.rules import Rule, check_rule
+from metricfit.decide.rules import Goal, Guarantee, Rule, check_rule
 from metricfit.decide.shift import PriorShift, estimate_prior_shift
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -133,9 +133,8 @@ def best_decision(
     if confidence is None:
         reachable = what_is_reachable(requirements, raw.evidence.requirements, raw.threshold)
     else:
-        guarantee = Guarantee(confidence, seed, groups=held_out.groups)
-        scores = z.squeeze(1)
-        reachable = what_can_be_promised(scores, y, chosen, requirements, guarantee, decision.threshold, raw.threshold)
+        goal = Goal(chosen, requirements, guarantee=Guarantee(confidence, seed, groups=held_out.groups))
+        reachable = what_can_be_promised(z.squeeze(1), y, goal, decision.threshold, raw.threshold)
     return raw.with_evidence(not_reachable=reachable)
 
 

@@ -189,6 +189,19 @@ def exact_bound(successes: float, trials: float, confidence: float, sense: str) 
     return 1.0 if successes >= trials else float(beta.ppf(confidence, successes + 1, trials - successes))
 
 
+def bound_in_words(requirement: Requirement, counts: Counts, level: float, verb: str = "") -> str:
+    """Say what the exact bound of a requirement's rate is, as in "recall is at least 0.88".
+
+    Example:
+        >>> from metricfit.metrics import parse_requirement
+        >>> bound_in_words(parse_requirement("recall >= 0.9"), Counts(tp=23, fp=1, fn=0, tn=9), 0.05, "is ")
+        'recall is at least 0.878'
+    """
+    rate = rate_of(requirement)
+    bound = exact_bound(rate.successes(counts).item(), rate.trials(counts).item(), 1 - level, requirement.sense)
+    return f"{requirement.metric.name} {verb}{'at least' if requirement.sense == '>=' else 'at most'} {bound:.3g}"
+
+
 def rows_needed(requirement: Requirement, alpha: float) -> float:
     """Compute the smallest number of rows, of the kind that counts, with which a requirement can be guaranteed.
 

@@ -35,22 +35,20 @@ what is measured in docs/guarantees.md, not a proof.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.decide.bounds import (
+    bound_in_words,
     check_confidence,
     check_enough_rows,
     draw_learning_rows,
     draw_one_per_group,
     easiest_end,
-    exact_bound,
     format_percent,
     joined,
     p_values,
@@ -58,7 +56,7 @@ from metricfit.decide.bounds import (
     rows_needed,
 )
 from metricfit.decide.calibration import fit_calibration, sigmoid
-from metricfit.decide.rules import Rule, check_rule, middle_of, value_at
+from metricfit.decide.rules import Goal, Guarantee, Rule, check_rule, middle_of, value_at
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import best_of_allowed, judge_requirements
 from metricfit.metrics.feasibility import ChosenThreshold, InfeasibleError
@@ -70,27 +68,6 @@ from metricfit.metrics.sweep import Sweep, expected_sweep, sum_by_threshold, swe
 LEARNING_SHARE = 0.2
 #: Makes the draw of these rows differ from others with the same seed.
 LEARNING = 1_934
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """What is asked for: requirements that hold on new rows with a probability.
-
-    Attributes:
-        confidence: The probability that all requirements hold together.
-        seed: The seed that draws the rows on which a path is chosen.
-        out_of_fold: Whether the scores are out of fold, so that new rows are scored by other models than these rows.
-        groups: The group of each row; requirements are then tested on one row of each (``independent_rows``).
-    """
-
-    confidence: float
-    seed: int = 0
-    out_of_fold: bool = False
-    groups: NDArray[Any] | None = field(default=None, compare=False)
-
-    def take(self, rows: Booleans) -> Guarantee:
-        """Return what is asked for of some of the rows."""
-        return self if self.groups is None else replace(self, groups=self.groups[rows])
 
 
 class Certified(NamedTuple):
@@ -247,43 +224,28 @@ def _certified(on_path: Booleans, p: Floats, tested: Counts, level: float) -> Ce
     return Certified(largest <= largest.min() * (1 + 1e-9), False, p, tested, level)
 
 
-def what_can_be_promised(
-    logits: Floats,
-    y: Integers,
-    metric: Metric,
-    requirements: Sequence[Requirement],
-    guarantee: Guarantee,
-    threshold: float,
-    shown: float,
-) -> str:
+def what_can_be_promised(logits: Floats, y: Integers, goal: Goal, threshold: float, shown: float) -> str:
     """Say that requirements cannot be guaranteed, and what holds at the nearest threshold.
 
     Args:
         logits: Held-out logits ``(n,)``.
         y: Labels 0 and 1.
-        metric: The metric.
-        requirements: The requirements.
-        guarantee: The probability that was asked for.
+        goal: What was asked for, with a guarantee.
         threshold: The nearest threshold.
         shown: The same on the scale that readers see.
 
     Returns:
         A sentence without its full stop.
     """
-    certified = certify_thresholds(logits, y, metric, requirements, guarantee)
-    index = len(set(logits[logits >= threshold].tolist()))  # thresholds fall from infinity on
+    assert goal.guarantee is not None
+    certified = certify_thresholds(logits, y, goal.metric, goal.requirements, goal.guarantee)
+    index = len(np.unique(logits[logits >= threshold]))  # thresholds fall from infinity on
     at = certified.tested.map(lambda cell: cell[index])
-    bounds = []
-    for requirement in requirements:
-        rate = rate_of(requirement)
-        successes, trials = rate.successes(at).item(), rate.trials(at).item()
-        bound = exact_bound(successes, trials, 1 - certified.level, requirement.sense)
-        side = "at least" if requirement.sense == ">=" else "at most"
-        bounds.append(f"{requirement.metric.name} is {side} {bound:.3g}")
-    confidence = format_percent(guarantee.confidence)
+    bounds = " and ".join(bound_in_words(each, at, certified.level, "is ") for each in goal.requirements)
     return (
-        f"no threshold can be promised to give {joined(requirements)} at {confidence} confidence; at threshold "
-        f"{shown:.6g}, which comes nearest, {' and '.join(bounds)} with that confidence"
+        f"no threshold can be promised to give {joined(goal.requirements)} at "
+        f"{format_percent(goal.guarantee.confidence)} confidence; at threshold {shown:.6g}, which comes nearest, "
+        f"{bounds} with that confidence"
     )
 
 

@@ -22,12 +22,11 @@ from scipy.stats import norm
 
 from metricfit.core.arrays import Booleans, Floats, Integers
 from metricfit.core.counts import Counts
-from metricfit.core.types import ScalarAverage
 from metricfit.decide.bounds import (
+    bound_in_words,
     check_enough_rows,
     draw_learning_rows,
     draw_one_per_group,
-    exact_bound,
     format_percent,
     joined,
     p_values,
@@ -35,10 +34,10 @@ from metricfit.decide.bounds import (
     rows_needed,
 )
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.certified import LEARNING, Guarantee
+from metricfit.decide.certified import LEARNING
 from metricfit.decide.offsets import offset_problem, search_offsets
 from metricfit.decide.required_offsets import PenalisedProblem, search_required
-from metricfit.metrics.metric import Metric
+from metricfit.decide.rules import Goal
 from metricfit.metrics.requirements import Requirement
 
 #: The share of the rows on which the path is chosen.
@@ -143,31 +142,23 @@ def check_class_guarantee(requirements: Sequence[Requirement], y: Integers, conf
         check_enough_rows(requirement, positives, len(y) - positives, 1 - confidence, share=1 - LEARNING_SHARE)
 
 
-def certify_offsets(
-    logits: Floats,
-    y: Integers,
-    metric: Metric,
-    average: ScalarAverage,
-    requirements: Sequence[Requirement],
-    guarantee: Guarantee,
-) -> CertifiedOffsets:
+def certify_offsets(logits: Floats, y: Integers, goal: Goal) -> CertifiedOffsets:
     """Find offsets at which all requirements hold on new rows, with the probability that was asked for.
 
     Args:
         logits: Held-out logits ``(n, c)``.
         y: Class numbers.
-        metric: The metric that the path leads to.
-        average: Its average over the classes.
-        requirements: Requirements on rates, each of one class or of all; at least one.
-        guarantee: The probability.
+        goal: The metric that the path leads to, requirements on rates, each of one class or of all, and the guarantee.
 
     Returns:
         The offsets of the path, and which of them are certified.
     """
+    guarantee, requirements = goal.guarantee, goal.requirements
+    assert guarantee is not None
     learning = draw_learning_rows(guarantee.groups, len(y), LEARNING_SHARE, (guarantee.seed, LEARNING))
     testing = ~learning & draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)
     level, rows = 1 - guarantee.confidence, int(testing.sum())
-    offsets = _choose_path(logits[learning], y[learning], metric, average, requirements, rows, level)
+    offsets = _choose_path(logits[learning], y[learning], goal, rows, level)
     tested = _counts_at(offsets, logits[testing], y[testing])
     p = np.stack([p_values(each, counts_of_class(each, tested)) for each in requirements])
     if guarantee.out_of_fold:
@@ -185,15 +176,7 @@ def _certify_at(level: float, offsets: Floats, p: Floats, tested: Counts) -> Cer
     return CertifiedOffsets(offsets, largest <= largest.min() * (1 + 1e-9), False, p, tested, level)
 
 
-def _choose_path(
-    logits: Floats,
-    y: Integers,
-    metric: Metric,
-    average: ScalarAverage,
-    requirements: Sequence[Requirement],
-    testing: int,
-    level: float,
-) -> Floats:
+def _choose_path(logits: Floats, y: Integers, goal: Goal, testing: int, level: float) -> Floats:
     """Choose the order of offsets on learning rows, ``(m, c)``.
 
     The logits are calibrated on these rows, so that a calibration on all rows, which the logits had before, plays no
@@ -201,13 +184,13 @@ def _choose_path(
     """
     calibration = fit_calibration(logits, y, None)
     z = calibration(logits)
-    problem = offset_problem(z, y, None, metric, average, rule="plugin")
+    problem = offset_problem(z, y, None, goal.metric, goal.average, rule="plugin")
     free = search_offsets(problem, ROUNDS).offsets
     nodes: list[Floats] = []
     nearest, at = None, free
     for margin in reversed(MARGINS):  # from the fewest on, each from the offsets of the one before
         wanted = margin + float(norm.isf(level))
-        constraints = [CertaintyShortfall(each, wanted, testing / len(y), level) for each in requirements]
+        constraints = [CertaintyShortfall(each, wanted, testing / len(y), level) for each in goal.requirements]
         found = search_required(PenalisedProblem(problem, problem, constraints), ROUNDS, start=at)
         if nearest is None or found.violation == 0:
             nearest, at = found.offsets, found.offsets
@@ -237,29 +220,24 @@ def _counts_at(offsets: Floats, logits: Floats, y: Integers) -> Counts:
     return Counts(*cells, exclusive=True)
 
 
-def what_offsets_can_promise(
-    certified: CertifiedOffsets, requirements: Sequence[Requirement], guarantee: Guarantee, place: int
-) -> str:
+def what_offsets_can_promise(certified: CertifiedOffsets, goal: Goal, place: int) -> str:
     """Say that requirements cannot be guaranteed, and what holds at the nearest offsets.
 
     Args:
         certified: The offsets that were tested.
-        requirements: The requirements.
-        guarantee: The probability that was asked for.
+        goal: What was asked for.
         place: The nearest of the offsets.
 
     Returns:
         A sentence without its full stop.
     """
+    assert goal.guarantee is not None
     bounds = []
-    for requirement in requirements:
+    for requirement in goal.requirements:
         at = counts_of_class(requirement, certified.tested).map(lambda cell: cell[place])
-        rate = rate_of(requirement)
-        bound = exact_bound(rate.successes(at).item(), rate.trials(at).item(), 1 - certified.level, requirement.sense)
-        side = "at least" if requirement.sense == ">=" else "at most"
-        bounds.append(f"{requirement.metric.name} {side} {bound:.3g}")
+        bounds.append(bound_in_words(requirement, at, certified.level))
     return (
-        f"no offsets of the classes can be promised to give {joined(requirements)} at "
-        f"{format_percent(guarantee.confidence)} confidence; the exact bounds at those that come nearest: "
+        f"no offsets of the classes can be promised to give {joined(goal.requirements)} at "
+        f"{format_percent(goal.guarantee.confidence)} confidence; the exact bounds at those that come nearest: "
         f"{', '.join(bounds)}"
     )

@@ -16,7 +16,7 @@ from metricfit.core.threads import one_thread
 from metricfit.core.types import LabelAverage, ScalarAverage
 from metricfit.decide.bounds import check_confidence, check_exact, draw_one_per_group
 from metricfit.decide.calibration import fit_calibration, fit_label_calibration
-from metricfit.decide.certified import Guarantee, check_guarantee, choose_certified, what_can_be_promised
+from metricfit.decide.certified import check_guarantee, choose_certified, what_can_be_promised
 from metricfit.decide.certified_offsets import check_class_guarantee
 from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.classes import choose_class_decision, judge_class_decision
@@ -24,7 +24,6 @@ from metricfit.decide.costs import choose_cost_decision, choose_cost_without_int
 from metricfit.decide.decision import (
     CostDecision,
     Decision,
-    Evidence,
     LabelDecision,
     OffsetDecision,
     ThresholdDecision,
@@ -43,12 +42,13 @@ from metricfit.decide.optimism import (
     corrected_value,
     draw_multiplicities,
     interval_of_decisions,
+    judged_by_others,
     number_of_resamples,
     without_gain,
 )
-from metricfit.decide.rules import Rule, check_rule, choose_threshold
+from metricfit.decide.rules import Goal, Guarantee, Rule, check_rule, choose_threshold
 from metricfit.errors import InvalidValueError
-from metricfit.metrics.feasibility import InfeasibleError, what_is_reachable
+from metricfit.metrics.feasibility import ChosenThreshold, InfeasibleError, what_is_reachable
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats import bootstrap
@@ -93,25 +93,12 @@ def choose_decision(
             given for requirements or rows that have no exact bounds; or the metric is infinite at the best decision.
         InfeasibleError: There are too few rows for this confidence.
     """
-    kind, held_out = check_rule(rule), held_out.as_arrays()
-    classes = max(2, held_out.logits.shape[1])
-    requirements = class_requirements(subject_to, classes)
-    guarantee = None
-    if confidence is not None:
-        guarantee = checked_guarantee(
-            requirements,
-            held_out.y,
-            confidence,
-            weight=held_out.weight,
-            groups=held_out.groups,
-            seed=seed,
-            out_of_fold=out_of_fold,
-        )
+    rows, classes = held_out.as_arrays(), max(2, held_out.logits.shape[1])
+    goal = Goal(metric, class_requirements(subject_to, classes), average, check_rule(rule), seed=seed)
+    goal = _with_guarantee(goal, rows, confidence, out_of_fold)
     if metric.columns:  # without requirements, so without a guarantee
-        return choose_cost_decision(held_out, metric, rule=kind, seed=seed)
-    decision = choose_without_intervals(
-        held_out, metric, subject_to=requirements, average=average, rule=kind, guarantee=guarantee
-    )
+        return choose_cost_decision(rows, goal)
+    decision = _choose(rows, goal)
     value = decision.evidence.value
     if not np.isfinite(value):
         raise InvalidValueError(
@@ -119,9 +106,9 @@ def choose_decision(
             "is 0. Add a number to the denominator, or cap it, as in 'tp/max(fp, 1)'"
         )
     if isinstance(decision, ThresholdDecision):
-        return judge_threshold_decision(decision, held_out, metric, requirements, seed, kind, guarantee)
+        return judge_threshold_decision(decision, rows, goal)
     assert isinstance(decision, (OffsetDecision, CostDecision))
-    return judge_class_decision(decision, held_out, metric, requirements, average, seed, kind)
+    return judge_class_decision(decision, rows, goal)
 
 
 def choose_without_intervals(
@@ -138,109 +125,94 @@ def choose_without_intervals(
     Returns:
         The decision; its intervals and its corrected value are None.
     """
-    kind, held_out = check_rule(rule), held_out.as_arrays()
-    if metric.columns:
-        return choose_cost_without_intervals(held_out, metric, kind)
     requirements = class_requirements(subject_to, max(2, held_out.logits.shape[1]))
-    if held_out.logits.shape[1] == 1:
-        return choose_threshold_decision(held_out, metric, requirements, rule=kind, guarantee=guarantee)
-    return choose_class_decision(held_out, metric, requirements, average=average, rule=kind, guarantee=guarantee)
+    return _choose(held_out.as_arrays(), Goal(metric, requirements, average, check_rule(rule), guarantee))
+
+
+def _choose(rows: HeldOut, goal: Goal) -> Decision:
+    if goal.metric.columns:
+        return choose_cost_without_intervals(rows, goal)
+    return choose_threshold_decision(rows, goal) if rows.logits.shape[1] == 1 else choose_class_decision(rows, goal)
 
 
 #: Total number of scores that the bootstrap draws, which limits its time to some seconds.
 SCORES_DRAWN = 20_000_000
 
 
-def choose_threshold_decision(
-    held_out: HeldOut, metric: Metric, requirements: list[Requirement], *, rule: Rule, guarantee: Guarantee | None
-) -> ThresholdDecision:
+def choose_threshold_decision(rows: HeldOut, goal: Goal) -> ThresholdDecision:
     """Choose the threshold of two classes, without intervals.
 
     Args:
-        held_out: Calibrated logits of held-out rows.
-        metric: The metric.
-        requirements: The requirements.
-        rule: "plugin" or "empirical".
-        guarantee: The probability with which the requirements must hold on new rows, or None.
+        rows: Calibrated logits of held-out rows.
+        goal: What the decision is for.
 
     Returns:
         The decision.
     """
-    scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
-    choose = choose_threshold if guarantee is None else partial(choose_certified, guarantee=guarantee)
-    chosen = choose(scores, y, weight, metric, requirements, rule=rule)
+    scores = rows.logits.squeeze(1)
+    chosen = _best_threshold(scores, rows.y, rows.weight, goal)
     # The search uses logits, because probabilities round to 0 or 1; messages show probabilities.
     at = to_probability(chosen.threshold)
     not_reachable = None
-    if not chosen.feasible and guarantee is None:
-        not_reachable = what_is_reachable(requirements, chosen.requirements, at)
-    elif not chosen.feasible and guarantee is not None:
-        not_reachable = what_can_be_promised(scores, y, metric, requirements, guarantee, chosen.threshold, at)
-    evidence = Evidence(
-        chosen.value,
-        requirements=chosen.requirements,
-        not_reachable=not_reachable,
-        confidence=guarantee.confidence if guarantee is not None and chosen.feasible else None,
-        out_of_fold=guarantee is not None and guarantee.out_of_fold,
-    )
+    if not chosen.feasible and goal.guarantee is None:
+        not_reachable = what_is_reachable(goal.requirements, chosen.requirements, at)
+    elif not chosen.feasible:
+        not_reachable = what_can_be_promised(scores, rows.y, goal, chosen.threshold, at)
+    evidence = goal.evidence(chosen.value, chosen.requirements, not_reachable)
     return ThresholdDecision(chosen.threshold, evidence=evidence)
 
 
-def judge_threshold_decision(
-    decision: ThresholdDecision,
-    held_out: HeldOut,
-    metric: Metric,
-    requirements: list[Requirement],
-    seed: int,
-    rule: Rule,
-    guarantee: Guarantee | None,
-) -> ThresholdDecision:
+def _best_threshold(
+    scores: Floats, y: Integers, weight: Floats | None, goal: Goal, times: Floats | None = None
+) -> ChosenThreshold:
+    """Choose a threshold; with a guarantee, ``times`` says how often each row counts in the tests."""
+    choose = choose_threshold
+    if goal.guarantee is not None:
+        choose = partial(choose_certified, guarantee=goal.guarantee, times=times)
+    return choose(scores, y, weight, goal.metric, goal.requirements, rule=goal.rule)
+
+
+def judge_threshold_decision(decision: ThresholdDecision, rows: HeldOut, goal: Goal) -> ThresholdDecision:
     """Return the decision with its intervals and its corrected value.
 
-    The arguments are those of ``choose_decision``, with the rule that "auto" stands for.
+    Args:
+        decision: The decision.
+        rows: Calibrated logits of held-out rows.
+        goal: What the decision was chosen for.
     """
-    scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
+    scores, y = rows.logits.squeeze(1), rows.y
     threshold, feasible = decision.threshold, decision.evidence.not_reachable is None
     resample = partial(
         bootstrap,
         scores,
         y,
-        metric,
-        weight=weight,
-        groups=held_out.groups,
-        stratified=held_out.balance_known,
+        goal.metric,
+        weight=rows.weight,
+        groups=rows.groups,
+        stratified=rows.balance_known,
         resamples=int(np.clip(SCORES_DRAWN // len(y), 100, 1000)),
-        seed=seed,
+        seed=goal.seed,
     )
     interval: tuple[float, float] | None = None
     drawn = None
-    if feasible and rule == "empirical" and guarantee is None:
+    if feasible and goal.rule == "empirical" and goal.guarantee is None:
         with suppress(InfeasibleError):  # the rows meet the requirements, but none of the resamples does
-            drawn = resample(subject_to=requirements)
+            drawn = resample(subject_to=goal.requirements)
             interval = drawn.threshold_interval
     elif feasible:
-        thresholds = resampled_thresholds(held_out, metric, requirements, seed, rule, guarantee)
-        interval = compute_interval(thresholds, None, 0.95)
+        interval = compute_interval(resampled_thresholds(rows, goal), None, 0.95)
     drawn = drawn or resample(threshold=threshold)
-    if rule == "empirical" and not requirements:
-        corrected = corrected_value(
-            lambda drawn: (scores >= choose_threshold(scores, y, drawn, metric, rule=rule).threshold).astype(np.int64),
-            y,
-            metric,
-            weight=weight,
-            groups=held_out.groups,
-            balance_known=held_out.balance_known,
-            seed=seed,
-        )
-        estimate, ends = corrected.value, corrected.interval
-    else:  # not chosen on the labels, or under requirements, which resamples may not meet and then decide far from here
+    if goal.is_fixed:
         at_threshold = resample(threshold=threshold).interval
         estimate, ends = decision.evidence.value, (at_threshold.low, at_threshold.high)
+    else:
+        corrected = corrected_value(
+            lambda weight: (scores >= _best_threshold(scores, y, weight, goal).threshold).astype(np.int64), rows, goal
+        )
+        estimate, ends = corrected.value, corrected.interval
     value_ends = (drawn.interval.low, drawn.interval.high)
     if not value_ends[0] < value_ends[1] or not ends[0] < ends[1]:
-        by_counts = interval_of_decisions(
-            decision.decide(scores), y, metric, weight=weight, groups=held_out.groups, seed=seed
-        )
+        by_counts = interval_of_decisions(decision.decide(scores), rows, goal)
         value_ends, ends = (pair if pair[0] < pair[1] else by_counts for pair in (value_ends, ends))
     interval = None if interval is None else _with_equal_thresholds(interval, scores, threshold)
     return replace(decision, interval=interval).with_evidence(
@@ -248,33 +220,23 @@ def judge_threshold_decision(
     )
 
 
-def resampled_thresholds(
-    held_out: HeldOut,
-    metric: Metric,
-    requirements: list[Requirement],
-    seed: int,
-    rule: Rule,
-    guarantee: Guarantee | None,
-) -> Floats:
+def resampled_thresholds(rows: HeldOut, goal: Goal) -> Floats:
     """Choose the threshold again on resamples of the rows, after calibrating their logits again for the plug-in rule.
 
-    The arguments are those of ``judge_threshold_decision``.
+    Args:
+        rows: Calibrated logits of held-out rows.
+        goal: What the decision is for.
 
     Returns:
         For each resample, a threshold of the held-out logits that as many rows reach as are called positive.
     """
-    scores, y = held_out.logits.squeeze(1), held_out.y
-    w = np.ones(len(y)) if held_out.weight is None else held_out.weight
-    falling, thresholds = np.sort(scores)[::-1], []
-    for multiplicity in draw_multiplicities(y, held_out.groups, number_of_resamples(len(y)), seed):
-        weight, choose, logits = w * multiplicity, choose_threshold, scores
-        if rule == "plugin":
-            logits = fit_calibration(held_out.logits, y, weight)(held_out.logits).squeeze(1)
-        if guarantee is not None:
-            choose = partial(choose_certified, guarantee=guarantee, times=multiplicity)
-        chosen = choose(logits, y, weight, metric, requirements, rule=rule)
-        thresholds.append(_threshold_of_share(falling, int((logits >= chosen.threshold).sum())))
-    return np.array(thresholds)
+    logits, called = rows.logits, []
+    for times in draw_multiplicities(rows.y, rows.groups, number_of_resamples(len(rows.y)), goal.seed):
+        weight = rows.weights * times
+        z = fit_calibration(logits, rows.y, weight)(logits) if goal.rule == "plugin" else logits
+        chosen = _best_threshold(z.squeeze(1), rows.y, weight, goal, times)
+        called.append((z >= chosen.threshold).sum(0))
+    return _thresholds_of_counts(logits, np.stack(called)).squeeze(1)
 
 
 def _with_equal_thresholds(interval: tuple[float, float], scores: Floats, threshold: float) -> tuple[float, float]:
@@ -283,15 +245,6 @@ def _with_equal_thresholds(interval: tuple[float, float], scores: Floats, thresh
     lowest = float(below.max()) if len(below) else threshold
     highest = float(above.min()) if len(above) else threshold
     return min(interval[0], lowest), max(interval[1], highest)
-
-
-def _threshold_of_share(falling: Floats, positives: int) -> float:
-    """Return a threshold of scores that this number of rows reaches, halfway between two scores."""
-    if positives == 0:
-        return float(falling[0]) + 1.0
-    if positives == len(falling):
-        return float(falling[-1]) - 1.0
-    return float(falling[positives - 1] + falling[positives]) / 2
 
 
 #: Total number of logits that the resamples choose thresholds on, and the fewest and the most resamples.
@@ -342,47 +295,31 @@ def choose_label_decision(
             is given for requirements or rows that have no exact bounds.
         InfeasibleError: There are too few rows for this confidence.
     """
-    kind, held_out = check_rule(rule), held_out.as_arrays()
-    logits, y = held_out.logits, held_out.y
-    requirements, guarantee = class_requirements(subject_to, y.shape[1], has_labels=True), None
-    if confidence is not None:
-        guarantee = checked_guarantee(
-            requirements,
-            y,
-            confidence,
-            weight=held_out.weight,
-            groups=held_out.groups,
-            seed=seed,
-            out_of_fold=out_of_fold,
-        )
-    required = LabelRequirements(requirements, y.shape[1], guarantee)
+    rows, labels = held_out.as_arrays(), held_out.y.shape[1]
+    asked = class_requirements(subject_to, labels, has_labels=True)
+    goal = Goal(metric, asked, average, check_rule(rule), seed=seed)
+    goal = _with_guarantee(goal, rows, confidence, out_of_fold)
+    required, logits, y = LabelRequirements(asked, labels, goal.guarantee), rows.logits, rows.y
 
     def choose(z: Floats, weight: Floats | None, times: Floats | None = None) -> tuple[Floats, dict[int, bool]]:
-        if not requirements:
-            return choose_label_thresholds(z, y, weight, metric, average, rule=kind), {}
-        return choose_required_thresholds(z, y, weight, metric, average, required, rule=kind, times=times)
+        if not asked:
+            return choose_label_thresholds(z, y, weight, metric, average, rule=goal.rule), {}
+        return choose_required_thresholds(z, y, weight, metric, average, required, rule=goal.rule, times=times)
 
-    thresholds, feasible = choose(logits, held_out.weight)
-    results, not_reachable = judge_label_requirements(
-        logits, y, held_out.weight, metric, required, thresholds, feasible, as_shown
-    )
+    thresholds, feasible = choose(logits, rows.weight)
+    results, not_reachable = judge_label_requirements(rows, metric, required, thresholds, feasible, as_shown)
     decided = (logits >= thresholds).astype(np.float64)
-    value = label_value(decided, y, held_out.weight, metric, average)
-    is_fixed = kind == "plugin" or bool(requirements)  # resamples that no threshold suits decide far from here
-    w = np.ones(len(y)) if held_out.weight is None else held_out.weight
-    resamples = int(np.clip(LOGITS_CHOSEN_ON // logits.size, FEWEST, MOST))
-    votes, times = np.zeros_like(decided), np.zeros(len(y))
-    row_sums = np.zeros(len(y))
-    values, drawn = [], []
+    value = label_value(decided, y, rows.weight, metric, average)
+    votes, times, row_sums = np.zeros_like(decided), np.zeros(len(y)), np.zeros(len(y))
+    values, counts = [], []
     stratum = np.zeros(len(y), dtype=np.int64)  # rows have no class, and are drawn from all
-    for multiplicity in draw_multiplicities(stratum, held_out.groups, resamples, seed):
-        weight = w * multiplicity
-        z = fit_label_calibration(logits, y, weight)(logits) if kind == "plugin" else logits
+    resamples = int(np.clip(LOGITS_CHOSEN_ON // logits.size, FEWEST, MOST))
+    for multiplicity in draw_multiplicities(stratum, rows.groups, resamples, seed):
+        weight, left_out = rows.weights * multiplicity, (multiplicity == 0).astype(np.float64)
+        z = fit_label_calibration(logits, y, weight)(logits) if goal.rule == "plugin" else logits
         called = (z >= choose(z, weight, multiplicity)[0]).astype(np.float64)
-        drawn.append(_thresholds_of_counts(logits, called.sum(0)))
-        if is_fixed:
-            called = decided
-        left_out = (multiplicity == 0).astype(np.float64)
+        counts.append(called.sum(0))
+        called = decided if goal.is_fixed else called
         votes += called * left_out[:, None]
         times += left_out
         if average == "samples":
@@ -390,37 +327,37 @@ def choose_label_decision(
         values.append(label_value(called, y, weight, metric, average))
     judged = times > 0
     if average == "samples":
-        corrected = float((w * row_sums / np.maximum(times, 1))[judged].sum() / w[judged].sum())
+        corrected = float((rows.weights * row_sums / np.maximum(times, 1))[judged].sum() / rows.weights[judged].sum())
     else:
-        shares = np.where(judged[:, None], votes / np.maximum(times, 1)[:, None], decided)
-        corrected = label_value(shares, y, held_out.weight, metric, average)
-    corrected = value if is_fixed else without_gain(corrected, value, metric)
+        corrected = label_value(judged_by_others(votes, times, decided), y, rows.weight, metric, average)
+    corrected = value if goal.is_fixed else without_gain(corrected, value, metric)
     low, high = compute_interval(np.array(values), None, 0.95)
-    shift = corrected - float(np.mean(values))
-    ends = np.clip([low + shift, high + shift], *metric.bounds)
-    several = np.stack(drawn)
+    ends = np.clip(np.array([low, high]) + corrected - np.mean(values), *metric.bounds)
+    several = _thresholds_of_counts(logits, np.stack(counts))
     below, above = np.quantile(several, 0.025, 0, method="lower"), np.quantile(several, 0.975, 0, method="higher")
     # The ends may be logits of rows, but the threshold lies between two.
     intervals = np.stack([np.minimum(below, thresholds), np.maximum(above, thresholds)], axis=1)
-    evidence = Evidence(
-        value,
-        value_interval=(low, high),
-        corrected_value=corrected,
-        corrected_interval=(float(ends[0]), float(ends[1])),
-        requirements=results,
-        not_reachable=not_reachable,
-        confidence=confidence if not_reachable is None and guarantee is not None else None,
-        out_of_fold=guarantee is not None and guarantee.out_of_fold,
+    decision = LabelDecision(thresholds, intervals, evidence=goal.evidence(value, results, not_reachable))
+    return decision.with_evidence(
+        value_interval=(low, high), corrected_value=corrected, corrected_interval=(float(ends[0]), float(ends[1]))
     )
-    return LabelDecision(thresholds, intervals, evidence=evidence)
 
 
-def _thresholds_of_counts(logits: Floats, positives: Floats) -> Floats:
-    """Return thresholds that these numbers of rows reach, one per label, halfway between two logits."""
+def _thresholds_of_counts(logits: Floats, positives: Integers | Floats) -> Floats:
+    """Return thresholds ``(..., c)`` that these numbers of rows reach, halfway between two logits of a column."""
     falling = np.sort(logits, axis=0)[::-1]
     padded = np.concatenate([falling[:1] + 2, falling, falling[-1:] - 2])
-    above, labels = positives.astype(np.int64), np.arange(logits.shape[1])
-    return np.asarray((padded[above, labels] + padded[above + 1, labels]) / 2)
+    above, columns = positives.astype(np.int64), np.arange(logits.shape[1])
+    return np.asarray((padded[above, columns] + padded[above + 1, columns]) / 2)
+
+
+def _with_guarantee(goal: Goal, rows: HeldOut, confidence: float | None, out_of_fold: bool) -> Goal:
+    """Return the goal with the guarantee that was asked for."""
+    if confidence is None:
+        return goal
+    settings: dict[str, Any] = {"groups": rows.groups, "seed": goal.seed, "out_of_fold": out_of_fold}
+    guarantee = checked_guarantee(goal.requirements, rows.y, confidence, weight=rows.weight, **settings)
+    return replace(goal, guarantee=guarantee)
 
 
 def checked_guarantee(

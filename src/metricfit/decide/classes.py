@@ -18,11 +18,9 @@ import numpy as np
 from metricfit.core.arrays import Floats, Integers
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.numerics import ROUNDING
-from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import softmax
-from metricfit.decide.certified import Guarantee
 from metricfit.decide.certified_offsets import certify_offsets, what_offsets_can_promise
-from metricfit.decide.decision import CostDecision, Evidence, OffsetDecision
+from metricfit.decide.decision import CostDecision, OffsetDecision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.offsets import (
     COARSE_CANDIDATES,
@@ -35,7 +33,7 @@ from metricfit.decide.offsets import (
 )
 from metricfit.decide.optimism import FEWEST, corrected_value
 from metricfit.decide.required_offsets import PenalisedProblem, Penalty, RequirementExcess, search_required
-from metricfit.decide.rules import Rule
+from metricfit.decide.rules import Goal, Rule
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
@@ -127,15 +125,7 @@ ROUNDS = 10
 LOGITS_CHOSEN_ON, MOST_OF_OFFSETS = 200_000, 40
 
 
-def choose_class_decision(
-    held_out: HeldOut,
-    metric: Metric,
-    requirements: Sequence[Requirement],
-    *,
-    average: ScalarAverage,
-    rule: Rule,
-    guarantee: Guarantee | None = None,
-) -> OffsetDecision | CostDecision:
+def choose_class_decision(rows: HeldOut, goal: Goal) -> OffsetDecision | CostDecision:
     """Choose the offsets of several classes, without intervals.
 
     The plug-in rule takes the best expected value among the offsets that meet the requirements both on the labels and
@@ -143,113 +133,79 @@ def choose_class_decision(
     the requirements either, the offsets have the smallest total violation.
 
     Args:
-        held_out: Calibrated logits of held-out rows.
-        metric: The metric.
-        requirements: Requirements on one class each, or on the whole confusion matrix.
-        average: The average over the classes.
-        rule: "plugin" or "empirical".
-        guarantee: The probability with which the requirements must hold on new rows, or None.
+        rows: Calibrated logits of held-out rows.
+        goal: What the decision is for; requirements are on one class each, or on the whole confusion matrix.
 
     Returns:
         The decision. Under requirements it has offsets on the logits alone, also for a metric of the whole confusion
         matrix.
     """
-    logits, y, weight = held_out.logits, held_out.y, held_out.weight
-    problem = offset_problem(logits, y, weight, metric, average, rule=rule)
-    observed = offset_problem(logits, y, weight, metric, average, rule="empirical")
-    if not requirements:
+    problem, observed = (_problem(rows, goal, rows.weight, rule) for rule in (goal.rule, "empirical"))
+    if not goal.requirements:
         found = search_offsets(problem, ROUNDS)
-        costs, offsets = search_costs(problem, found, ROUNDS) if metric.needs_matrix else (None, found.offsets)
+        costs, offsets = search_costs(problem, found, ROUNDS) if goal.metric.needs_matrix else (None, found.offsets)
         decision = OffsetDecision(offsets) if costs is None else CostDecision(offsets, costs)
-        return decision.with_evidence(value=observed.value(decision.decide(logits)))
-    if guarantee is not None:
-        return _choose_certified(logits, y, metric, average, requirements, problem, observed, guarantee)
-    constraints = [RequirementExcess(requirement) for requirement in requirements]
+        return decision.with_evidence(value=observed.value(decision.decide(rows.logits)))
+    if goal.guarantee is not None:
+        return _choose_certified(rows, goal, problem, observed)
+    constraints = [RequirementExcess(requirement) for requirement in goal.requirements]
     chosen = None
-    if rule == "plugin":
+    if goal.rule == "plugin":
         chosen = search_required(PenalisedProblem(problem, observed, constraints, on_both=True), ROUNDS)
     on_labels = PenalisedProblem(problem, observed, constraints)
     if chosen is None or chosen.violation > 0:
         chosen = search_required(on_labels, ROUNDS)
-    decided = (logits + chosen.offsets).argmax(1)
-    results = _judge_requirements(on_labels, requirements, chosen.offsets)
+    results = _judge_requirements(on_labels, goal.requirements, chosen.offsets)
     feasible = all(result.met for result in results.values())
-    not_reachable = None if feasible else _what_is_reachable(requirements, results)
-    evidence = Evidence(observed.value(decided), requirements=results, not_reachable=not_reachable)
-    return OffsetDecision(chosen.offsets, evidence=evidence)
+    not_reachable = None if feasible else _what_is_reachable(goal.requirements, results)
+    value = observed.value(observed.decide(chosen.offsets))
+    return OffsetDecision(chosen.offsets, evidence=goal.evidence(value, results, not_reachable))
 
 
-def _choose_certified(
-    logits: Floats,
-    y: Integers,
-    metric: Metric,
-    average: ScalarAverage,
-    requirements: Sequence[Requirement],
-    problem: OffsetProblem,
-    observed: OffsetProblem,
-    guarantee: Guarantee,
-) -> OffsetDecision:
+def _problem(rows: HeldOut, goal: Goal, weight: Floats | None, rule: Rule) -> OffsetProblem:
+    return offset_problem(rows.logits, rows.y, weight, goal.metric, goal.average, rule=rule)
+
+
+def _choose_certified(rows: HeldOut, goal: Goal, problem: OffsetProblem, observed: OffsetProblem) -> OffsetDecision:
     """Choose the best of the certified offsets, or if there are none, of those that come nearest."""
-    certified = certify_offsets(logits, y, metric, average, requirements, guarantee)
-    places = np.flatnonzero(certified.allowed).tolist()
-    decided = [(logits + certified.offsets[place]).argmax(1) for place in places]
-    values = [problem.sign * problem.value(each) for each in decided]
-    best = int(np.argmax(values))
-    offsets, place = certified.offsets[places[best]], places[best]
-    excesses = [RequirementExcess(requirement) for requirement in requirements]
-    results = _judge_requirements(PenalisedProblem(observed, observed, excesses), requirements, offsets)
-    for requirement, p in zip(requirements, certified.p[:, place], strict=True):
+    certified = certify_offsets(rows.logits, rows.y, goal)
+    places = np.flatnonzero(certified.allowed)
+    values = [problem.sign * problem.value(problem.decide(certified.offsets[place])) for place in places]
+    place = int(places[int(np.argmax(values))])
+    offsets = certified.offsets[place]
+    excesses = [RequirementExcess(requirement) for requirement in goal.requirements]
+    results = _judge_requirements(PenalisedProblem(observed, observed, excesses), goal.requirements, offsets)
+    for requirement, p in zip(goal.requirements, certified.p[:, place], strict=True):
         met = certified.feasible or bool(p <= certified.level)
         results[str(requirement)] = results[str(requirement)]._replace(met=met)
-    feasible = certified.feasible
-    evidence = Evidence(
-        observed.value(decided[best]),
-        requirements=results,
-        not_reachable=None if feasible else what_offsets_can_promise(certified, requirements, guarantee, place),
-        confidence=guarantee.confidence if feasible else None,
-        out_of_fold=guarantee.out_of_fold,
-    )
-    return OffsetDecision(offsets, evidence=evidence)
+    not_reachable = None if certified.feasible else what_offsets_can_promise(certified, goal, place)
+    value = observed.value(observed.decide(offsets))
+    return OffsetDecision(offsets, evidence=goal.evidence(value, results, not_reachable))
 
 
 def judge_class_decision(
-    decision: OffsetDecision | CostDecision,
-    held_out: HeldOut,
-    metric: Metric,
-    requirements: Sequence[Requirement],
-    average: ScalarAverage,
-    seed: int,
-    rule: Rule,
+    decision: OffsetDecision | CostDecision, rows: HeldOut, goal: Goal
 ) -> OffsetDecision | CostDecision:
     """Return the decision with its corrected value and its interval.
 
     By the plug-in rule and under requirements the value is that of the held-out rows, and its interval that of the same
     decisions on resamples.
 
-    The arguments are those of ``choose_decision``, with the rule that "auto" stands for.
+    Args:
+        decision: The decision.
+        rows: Calibrated logits of held-out rows.
+        goal: What the decision was chosen for.
     """
-    offsets, decided = decision.offsets, decision.decide(held_out.logits)
+    decided, scores = decision.decide(rows.logits), decision.scores(rows.logits)
 
     def fit_decision(weight: Floats) -> Integers:
-        if requirements or rule == "plugin":
+        if goal.is_fixed:
             return decided
-        logits = held_out.logits
-        scores = decision.scores(logits)
-        problem = offset_problem(logits, held_out.y, weight, metric, average, rule=rule).with_scores(scores)
-        return (scores + improve_offsets(problem, offsets)).argmax(1)
+        problem = _problem(rows, goal, weight, goal.rule).with_scores(scores)
+        return problem.decide(improve_offsets(problem, decision.offsets))
 
-    corrected = corrected_value(
-        fit_decision,
-        held_out.y,
-        metric,
-        classes=held_out.logits.shape[1],
-        average=average,
-        weight=held_out.weight,
-        groups=held_out.groups,
-        balance_known=held_out.balance_known,
-        resamples=int(np.clip(LOGITS_CHOSEN_ON // held_out.logits.size, FEWEST, MOST_OF_OFFSETS)),
-        seed=seed,
-    )
+    resamples = int(np.clip(LOGITS_CHOSEN_ON // rows.logits.size, FEWEST, MOST_OF_OFFSETS))
+    corrected = corrected_value(fit_decision, rows, goal, resamples=resamples)
     return decision.with_evidence(corrected_value=corrected.value, corrected_interval=corrected.interval)
 
 

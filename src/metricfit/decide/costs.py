@@ -11,19 +11,25 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.core.arrays import Array, Booleans, Floats, Integers, in_kind_of, to_numpy
+from metricfit.core.arrays import Array, Booleans, Floats, in_kind_of, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.decide.decision import Evidence, RowCostDecision
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.optimism import draw_multiplicities, interval_of_decisions, number_of_resamples
-from metricfit.decide.rules import Rule, check_rule
+from metricfit.decide.optimism import (
+    draw_multiplicities,
+    interval_of_decisions,
+    judged_by_others,
+    number_of_resamples,
+    quantiles,
+)
+from metricfit.decide.rules import Goal
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.metric_parameters import LARGEST_PARAMETER
@@ -239,24 +245,17 @@ def best_margin(margins: Array, y: Array, weight: Array | None, costs: RowCosts)
     return BestMargin((high + low) / 2, float(lowest))
 
 
-def choose_margin(logits: Floats, y: Integers, weight: Floats | None, costs: RowCosts, *, rule: Rule) -> float:
-    """Return the threshold of cost margins: 0 by the plug-in rule, the best on the labels by the empirical rule."""
-    if check_rule(rule) == "plugin":
-        return 0.0
-    return best_margin(costs.margins(logits).reshape(-1), y, weight, costs).threshold
-
-
-def choose_cost_without_intervals(held_out: HeldOut, metric: Metric, rule: Rule) -> RowCostDecision:
+def choose_cost_without_intervals(rows: HeldOut, goal: Goal) -> RowCostDecision:
     """Choose the decision about cost margins on held-out rows; its intervals and its corrected value are None."""
-    held_out = held_out.as_arrays()
-    costs = row_costs(metric, held_out.columns, len(held_out.y))
-    threshold = choose_margin(held_out.logits, held_out.y, held_out.weight, costs, rule=rule)
-    decided = costs.margins(held_out.logits).reshape(-1) >= threshold
-    value = mean_cost(costs.of_decisions(decided, held_out.y), held_out.weight)
+    costs = row_costs(goal.metric, rows.columns, len(rows.y))
+    margins, threshold = costs.margins(rows.logits).reshape(-1), 0.0
+    if goal.rule == "empirical":
+        threshold = best_margin(margins, rows.y, rows.weight, costs).threshold
+    value = mean_cost(costs.of_decisions(margins >= threshold, rows.y), rows.weight)
     return RowCostDecision(threshold, evidence=Evidence(value))
 
 
-def choose_cost_decision(held_out: HeldOut, metric: Metric, *, rule: Rule, seed: int) -> RowCostDecision:
+def choose_cost_decision(rows: HeldOut, goal: Goal) -> RowCostDecision:
     """Choose the decision about cost margins on held-out rows, with intervals and a corrected value.
 
     By the plug-in rule the threshold is not chosen on the rows, so the corrected value is the value. By the empirical
@@ -264,34 +263,29 @@ def choose_cost_decision(held_out: HeldOut, metric: Metric, *, rule: Rule, seed:
     the interval is that of the value, moved by the optimism.
 
     Args:
-        held_out: Calibrated logits of held-out rows, with the columns of the costs.
-        metric: A metric with costs from columns.
-        rule: The decision rule.
-        seed: The seed of the bootstrap.
+        rows: Calibrated logits of held-out rows, with the columns of the costs.
+        goal: A metric with costs from columns, the rule and the seed of the bootstrap.
 
     Returns:
         The decision about cost margins.
     """
-    held_out = held_out.as_arrays()
-    y, rows = held_out.y, len(held_out.y)
-    costs = row_costs(metric, held_out.columns, rows)
-    decision = choose_cost_without_intervals(held_out, metric, rule)
-    margins, value = costs.margins(held_out.logits).reshape(-1), decision.evidence.value
+    rows = rows.as_arrays()
+    y, costs = rows.y, row_costs(goal.metric, rows.columns, len(rows.y))
+    decision = choose_cost_without_intervals(rows, goal)
+    margins, value = costs.margins(rows.logits).reshape(-1), decision.evidence.value
     decided = margins >= decision.threshold
-    low, high = _interval(held_out, costs, decided, seed)
-    if check_rule(rule) == "plugin":
-        return decision.with_evidence(value_interval=(low, high), corrected_value=value, corrected_interval=(low, high))
-    w = np.ones(rows) if held_out.weight is None else held_out.weight
-    positive, times, thresholds = np.zeros(rows), np.zeros(rows), []
-    for multiplicity in draw_multiplicities(y, held_out.groups, number_of_resamples(rows), seed):
-        threshold = best_margin(margins, y, w * multiplicity, costs).threshold
-        left_out = multiplicity == 0
-        positive += (margins >= threshold) * left_out
-        times += left_out
-        thresholds.append(threshold)
-    judged = np.where(times > 0, positive / np.maximum(times, 1), decided)
-    corrected = max(mean_cost(costs.of_decisions(judged, y), held_out.weight), value)
-    return RowCostDecision(decision.threshold, _quantiles(np.array(thresholds))).with_evidence(
+    low, high = _interval(rows, costs, decided, goal.seed)
+    corrected, interval = value, None
+    if goal.rule == "empirical":
+        votes, times, thresholds = np.zeros(len(y)), np.zeros(len(y)), []
+        for multiplicity in draw_multiplicities(y, rows.groups, number_of_resamples(len(y)), goal.seed):
+            thresholds.append(best_margin(margins, y, rows.weights * multiplicity, costs).threshold)
+            votes += (margins >= thresholds[-1]) * (multiplicity == 0)
+            times += multiplicity == 0
+        judged = judged_by_others(votes[:, None], times, decided[:, None])[:, 0]
+        corrected = max(mean_cost(costs.of_decisions(judged, y), rows.weight), value)
+        interval = quantiles(np.array(thresholds))
+    return RowCostDecision(decision.threshold, interval).with_evidence(
         value=value,
         value_interval=(low, high),
         corrected_value=corrected,
@@ -330,33 +324,27 @@ def interval_of_costs(
     for _ in range(int(np.clip(ROWS_DRAWN // units, 100, RESAMPLES))):
         drawn = rng.integers(0, units, units)
         means.append(paid[drawn].sum() / sizes[drawn].sum())
-    return _quantiles(np.array(means))
+    return quantiles(np.array(means))
 
 
-def _quantiles(values: Floats) -> tuple[float, float]:
-    return float(np.quantile(values, 0.025, method="lower")), float(np.quantile(values, 0.975, method="higher"))
-
-
-def _interval(held_out: HeldOut, costs: RowCosts, decided: Booleans, seed: int) -> tuple[float, float]:
+def _interval(rows: HeldOut, costs: RowCosts, decided: Booleans, seed: int) -> tuple[float, float]:
     """Return the interval of the mean cost; if no decision is wrong, one from the numbers of rows."""
-    paid = costs.of_decisions(decided, held_out.y)
+    paid = costs.of_decisions(decided, rows.y)
     if not paid.any():
-        return _interval_by_rates(held_out, costs, seed, decided)
-    return interval_of_costs(paid, held_out.weight, held_out.groups, seed)
+        return _interval_by_rates(rows, costs, decided, seed)
+    return interval_of_costs(paid, rows.weight, rows.groups, seed)
 
 
-def _interval_by_rates(held_out: HeldOut, costs: RowCosts, seed: int, decided: Booleans) -> tuple[float, float]:
+def _interval_by_rates(rows: HeldOut, costs: RowCosts, decided: Booleans, seed: int) -> tuple[float, float]:
     """Return the interval of ``interval_of_decisions``, where each row has the weight of its cost."""
-    y, w = held_out.y, np.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
-    at_stake = w * np.where(y == 1, costs.fn, costs.fp)
-    value = mean_cost(costs.of_decisions(decided, y), held_out.weight)
-    if any(float(at_stake[y == label].sum()) == 0 for label in (0, 1)):
+    at_stake, total = rows.weights * np.where(rows.y == 1, costs.fn, costs.fp), float(rows.weights.sum())
+    value = mean_cost(costs.of_decisions(decided, rows.y), rows.weight)
+    if any(at_stake[rows.y == label].sum() == 0 for label in (0, 1)):
         return value, value
-    rows = float(w.sum())
 
     def per_row(c: Counts) -> Array:
-        return (c.fp + c.fn) / rows
+        return (c.fp + c.fn) / total
 
     shares = np.stack([1.0 - decided, decided], axis=1)
-    mean = Metric("cost", per_row, minimize=True)
-    return interval_of_decisions(shares, y, mean, weight=at_stake, groups=held_out.groups, seed=seed)
+    mean = Goal(Metric("cost", per_row, minimize=True), seed=seed)
+    return interval_of_decisions(shares, replace(rows, weight=at_stake), mean)

@@ -701,22 +701,22 @@ def _read_interval(name: str, value: Any) -> Ends:
     return _read_number(name, value[0], ends=True), _read_number(name, value[1], ends=True)
 
 
-def _read_mapping(name: str, value: Any, keys: Sequence[str]) -> list[Any]:
+def _read_parts(name: str, value: Any, parts: Sequence[str]) -> list[Any]:
     if not isinstance(value, Mapping):
-        raise InvalidValueError(f"{name} must have {' and '.join(keys)}, got {quote(value)}")
-    return [value.get(key) for key in keys]
+        raise InvalidValueError(f"{name} must have {' and '.join(parts)}, got {quote(value)}")
+    return [value.get(part) for part in parts]
 
 
 def _read_calibration(name: str, value: Any) -> Calibration:
-    temperature, bias = _read_mapping(name, value, ("temperature", "bias"))
+    temperature, bias = _read_parts(name, value, ("temperature", "bias"))
     axes = int(isinstance(temperature, list))
     return Calibration(_read_numbers(f"{name}.temperature", temperature, axes), _read_numbers(f"{name}.bias", bias))
 
 
 def _read_referral(name: str, value: Any) -> Referral:
-    low, high, share = _read_mapping(name, value, ("low", "high", "share"))
-    ends = (_read_number(f"{name}.{end}", number, ends=True) for end, number in (("low", low), ("high", high)))
-    return Referral(*ends, _read_number(f"{name}.share", share))
+    low, high, share = _read_parts(name, value, ("low", "high", "share"))
+    first, last = _read_number(f"{name}.low", low, ends=True), _read_number(f"{name}.high", high, ends=True)
+    return Referral(first, last, _read_number(f"{name}.share", share))
 
 
 def _read_requirements(name: str, value: Any) -> dict[str, RequirementValue]:

@@ -46,6 +46,11 @@ class HeldOut:
             columns={name: to_numpy(values, np.float64) for name, values in self.columns.items()},
         )
 
+    @property
+    def weights(self) -> Floats:
+        """One weight per row, 1 if the rows have none."""
+        return np.ones(len(self.y)) if self.weight is None else to_numpy(self.weight, np.float64)
+
     def with_copies_as_groups(self) -> HeldOut:
         """Return the rows with a group for each distinct row of logits, if they have no groups yet.
 
@@ -70,10 +75,9 @@ class HeldOut:
         """
         shares, rows = to_numpy(shares, np.float64), self.as_arrays()
         change = shares / rows.shares
-        weight = change[rows.y] if rows.weight is None else rows.weight * change[rows.y]
-        moved = in_kind_of(rows.logits + logit_shift(change), self.logits)
-        weight, shares = in_kind_of(weight, self.logits), in_kind_of(shares, self.logits)
-        return replace(self, logits=moved, weight=weight, shares=shares, balance_known=True)
+        moved = (rows.logits + logit_shift(change), rows.weights * change[rows.y], shares)
+        logits, weight, shares = (in_kind_of(values, self.logits) for values in moved)
+        return replace(self, logits=logits, weight=weight, shares=shares, balance_known=True)
 
     def with_logits_shifted(self, shift: Array) -> HeldOut:
         """Return the rows with the class shares that ``with_class_shares`` shifts the logits for by this much.

@@ -33,8 +33,9 @@ from metricfit.core.counts import Counts
 from metricfit.core.types import LabelAverage
 from metricfit.decide.bounds import draw_one_per_group, format_percent
 from metricfit.decide.calibration import sigmoid
-from metricfit.decide.certified import Guarantee, certify_thresholds, check_guarantee, what_can_be_promised
-from metricfit.decide.rules import Rule, allowed_on_both, check_rule, choose_threshold, middle_of
+from metricfit.decide.certified import certify_thresholds, check_guarantee, what_can_be_promised
+from metricfit.decide.held_out import HeldOut
+from metricfit.decide.rules import Goal, Guarantee, Rule, allowed_on_both, check_rule, choose_threshold, middle_of
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.curves import best_of_allowed, judge_requirements
@@ -416,9 +417,7 @@ def _is_allowed(label: int, z: Floats, thresholds: Floats, allowed: Mapping[int,
 
 
 def judge_label_requirements(
-    logits: Array,
-    y: Array,
-    weight: Array | None,
+    rows: HeldOut,
     metric: Metric,
     required: LabelRequirements,
     thresholds: Floats,
@@ -428,9 +427,7 @@ def judge_label_requirements(
     """Return the result of each requirement at the thresholds, and what is reachable where they cannot be met.
 
     Args:
-        logits: Calibrated logits ``(n, c)``.
-        y: Labels 0 and 1 ``(n, c)``.
-        weight: One weight per row, or None.
+        rows: Calibrated logits and labels ``(n, c)``.
         metric: The metric.
         required: The requirements.
         thresholds: The thresholds.
@@ -441,18 +438,17 @@ def judge_label_requirements(
     messages = []
     for label, requirements in required.by_label.items():
         several, at = list(requirements.values()), float(thresholds[label])
-        z, target = logits[:, label], y[:, label]
-        judged = judge_requirements(several, sweep(z, target, weight), at)
+        z, target, shown = rows.logits[:, label], rows.y[:, label], as_shown(label, at)
+        judged = judge_requirements(several, sweep(z, target, rows.weight), at)
         for text, requirement in requirements.items():
             result = judged[str(requirement)]
             results[text] = result._replace(met=feasible[label]) if required.guarantee is not None else result
         if feasible[label]:
             continue
-        guarantee = required.of_each
-        if guarantee is None:
-            messages.append(what_is_reachable(several, judged, as_shown(label, at)))
+        if required.guarantee is None:
+            messages.append(what_is_reachable(several, judged, shown))
         else:
             of_label = metric_of_label(metric, label, required.labels)
-            shown = as_shown(label, at)
-            messages.append(what_can_be_promised(z, target, of_label, several, guarantee, at, shown))
+            goal = Goal(of_label, several, guarantee=required.of_each)
+            messages.append(what_can_be_promised(z, target, goal, at, shown))
     return results, "; ".join(messages) or None

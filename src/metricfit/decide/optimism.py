@@ -22,6 +22,8 @@ from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.held_out import HeldOut
+from metricfit.decide.rules import Goal
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric
@@ -58,17 +60,7 @@ class CorrectedValue:
 
 
 def corrected_value(
-    fit_decision: FitDecision,
-    y: Array,
-    metric: Metric,
-    *,
-    classes: int = 2,
-    average: ScalarAverage = "macro",
-    weight: Array | None = None,
-    groups: NDArray[Any] | None = None,
-    balance_known: bool = False,
-    resamples: int | None = None,
-    seed: int = 0,
+    fit_decision: FitDecision, rows: HeldOut, goal: Goal, *, resamples: int | None = None
 ) -> CorrectedValue:
     """Estimate the value of a decision on new rows, by repeating its choice on resamples.
 
@@ -80,16 +72,10 @@ def corrected_value(
     Args:
         fit_decision: The whole choice: given one weight per row, choose the decision and return the class number that
             is decided for each row, also for rows of weight 0.
-        y: Class numbers ``(n,)``.
-        metric: The metric.
-        classes: Number of classes.
-        average: The average over several classes.
-        weight: One weight per row, or None.
-        groups: The group of each row, or None; groups are drawn whole.
-        balance_known: Whether the class balance of these rows is that of new rows. Otherwise it is a sample of it, and
-            the interval says how uncertain that makes the value.
+        rows: The rows; their groups are drawn whole. Unless their class balance is known, it is a sample of that of new
+            rows, and the interval says how uncertain that makes the value.
+        goal: What the decision is chosen for: its metric, average and seed.
         resamples: Number of resamples; by default 100, and fewer for more than 3,000 rows, but at least 20.
-        seed: The seed of the resamples.
 
     Returns:
         The corrected value, the optimism, and the interval.
@@ -99,37 +85,54 @@ def corrected_value(
 
     Example:
         >>> from metricfit.metrics import accuracy
-        >>> y = np.arange(40) % 2
+        >>> from metricfit.decide.held_out import collect_held_out
+        >>> rows = collect_held_out(np.zeros((40, 1)), np.arange(40) % 2, None, None)
         >>> coin = np.arange(40) % 4 // 2
-        >>> corrected_value(lambda weight: coin, y, accuracy).optimism
+        >>> corrected_value(lambda weight: coin, rows, Goal(accuracy)).optimism
         0.0
     """
-    y, w = to_numpy(y, np.int64), np.ones(len(y)) if weight is None else to_numpy(weight, np.float64)
+    rows = rows.as_arrays()
+    y, w, classes = rows.y, rows.weights, max(2, rows.logits.shape[1])
     number = resamples or number_of_resamples(len(y))
 
-    def value(decided: Array, weights: Floats) -> float:
-        return _value_of_shares(_as_shares(decided, classes), y, weights, metric, average)
+    def value(shares: Floats, weights: Floats) -> float:
+        return _value_of_shares(shares, y, weights, goal.metric, goal.average)
 
-    apparent = fit_decision(w)
+    apparent = _as_shares(fit_decision(w), classes)
     votes = np.zeros((len(y), classes))
     values = []
-    balances = draw_balances(y, w, groups, seed, known=balance_known)
-    for multiplicity, balance in zip(draw_multiplicities(y, groups, number, seed), balances, strict=False):
-        decided = fit_decision(w * multiplicity)
-        values.append(value(decided, w * multiplicity * balance))
-        votes += _as_shares(decided, classes) * (multiplicity == 0)[:, None]
-    times = votes.sum(1, keepdims=True)
-    judged = np.where(times > 0, votes / np.maximum(times, 1), _as_shares(apparent, classes))
+    balances = draw_balances(y, w, rows.groups, goal.seed, known=rows.balance_known)
+    for times, balance in zip(draw_multiplicities(y, rows.groups, number, goal.seed), balances, strict=False):
+        decided = _as_shares(fit_decision(w * times), classes)
+        values.append(value(decided, w * times * balance))
+        votes += decided * (times == 0)[:, None]
+    judged = judged_by_others(votes, votes.sum(1), apparent)
     apparent_value = value(apparent, w)
-    corrected = without_gain(_value_of_shares(judged, y, w, metric, average), apparent_value, metric)
+    corrected = without_gain(value(judged, w), apparent_value, goal.metric)
     shift = corrected - float(np.mean(values))
-    low, high = np.quantile(values, 0.025, method="lower"), np.quantile(values, 0.975, method="higher")
+    low, high = quantiles(np.array(values))
     if np.isclose(low, high, rtol=0.0):
-        interval = interval_of_decisions(judged, y, metric, average=average, weight=weight, groups=groups, seed=seed)
+        interval = interval_of_decisions(judged, rows, goal)
     else:
-        ends = np.clip([low + shift, high + shift], *metric.bounds)
+        ends = np.clip([low + shift, high + shift], *goal.metric.bounds)
         interval = float(ends[0]), float(ends[1])
     return CorrectedValue(corrected, apparent_value - corrected, interval, number)
+
+
+def judged_by_others(votes: Floats, times: Floats, otherwise: Floats) -> Floats:
+    """Return the mean decision about each row of the resamples that left it out.
+
+    Args:
+        votes: The sum of their decisions, ``(n, k)``.
+        times: Their number, ``(n,)``.
+        otherwise: The decisions about rows that every resample has.
+    """
+    return np.where(times[:, None] > 0, votes / np.maximum(times, 1)[:, None], otherwise)
+
+
+def quantiles(values: Floats) -> tuple[float, float]:
+    """Return the 2.5 % and 97.5 % quantiles, both of them values."""
+    return float(np.quantile(values, 0.025, method="lower")), float(np.quantile(values, 0.975, method="higher"))
 
 
 def number_of_resamples(rows: int) -> int:
@@ -145,16 +148,7 @@ def without_gain(corrected: float, value: float, metric: Metric) -> float:
     return max(corrected, value) if metric.minimize else min(corrected, value)
 
 
-def interval_of_decisions(
-    decided: Array,
-    y: Array,
-    metric: Metric,
-    *,
-    average: ScalarAverage = "macro",
-    weight: Array | None = None,
-    groups: NDArray[Any] | None = None,
-    seed: int = 0,
-) -> tuple[float, float]:
+def interval_of_decisions(decided: Array, rows: HeldOut, goal: Goal) -> tuple[float, float]:
     """Return a 95 % interval of the value of decisions, also if every one of them is right.
 
     Resamples of rows without an error have no errors either, so the bootstrap would call the value certain. Here the
@@ -164,27 +158,24 @@ def interval_of_decisions(
 
     Args:
         decided: The class that is decided for each row, ``(n,)``, or shares of the classes, ``(n, c)``.
-        y: Class numbers ``(n,)``.
-        metric: The metric.
-        average: The average over several classes.
-        weight: One weight per row, or None.
-        groups: The group of each row, or None. A class has at most as many independent rows as groups.
-        seed: The seed of the draws.
+        rows: The rows. A class has at most as many independent rows as groups.
+        goal: The metric, its average and the seed of the draws.
 
     Returns:
         The 2.5 % and 97.5 % quantiles of the metric, at least as wide as to contain the value of the decisions.
 
     Example:
         >>> from metricfit.metrics import recall
-        >>> y = np.arange(40) % 2
-        >>> low, high = interval_of_decisions(y, y, recall)
+        >>> from metricfit.decide.held_out import collect_held_out
+        >>> rows = collect_held_out(np.zeros((40, 1)), np.arange(40) % 2, None, None)
+        >>> low, high = interval_of_decisions(rows.y, rows, Goal(recall))
         >>> round(low, 2), high
         (0.88, 1.0)
     """
-    decided, y = to_numpy(decided), to_numpy(y, np.int64)
+    decided, rows = to_numpy(decided), rows.as_arrays()
+    y, w, groups = rows.y, rows.weights, rows.groups
     classes = max(2, int(y.max()) + 1) if decided.ndim == 1 else decided.shape[1]
     shares = _as_shares(decided, classes) if decided.ndim == 1 else decided
-    w = np.ones(len(y)) if weight is None else to_numpy(weight, np.float64)
     totals, matrix = np.zeros(classes), np.zeros((classes, classes))
     for label in range(classes):
         part = y == label
@@ -195,12 +186,11 @@ def interval_of_decisions(
         if groups is not None:
             independent = min(independent, len(np.unique(groups[part])))
         matrix[label] = independent * (w[part] @ shares[part]) / totals[label]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(goal.seed)
     rates = np.stack([rng.dirichlet(row + 1 / classes, DRAWS) for row in matrix], axis=1)
     drawn = rates * totals[:, None]
-    values = _value_of_matrix(drawn, metric, average)
-    value = _value_of_shares(shares, y, w, metric, average)
-    low, high = np.quantile(values, [0.025, 0.975])
+    low, high = np.quantile(_value_of_matrix(drawn, goal.metric, goal.average), [0.025, 0.975])
+    value = _value_of_shares(shares, y, w, goal.metric, goal.average)
     return float(min(low, value)), float(max(high, value))
 
 

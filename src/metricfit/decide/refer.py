@@ -26,10 +26,12 @@ from metricfit.decide.optimism import (
     draw_balances,
     draw_multiplicities,
     interval_of_decisions,
+    judged_by_others,
     number_of_resamples,
+    quantiles,
     without_gain,
 )
-from metricfit.decide.rules import Rule, check_rule, choose_threshold, middle_of
+from metricfit.decide.rules import Goal, Rule, check_rule, choose_threshold, middle_of
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import Metric
@@ -102,18 +104,18 @@ def choose_referral(
     Returns:
         The decision with the region, and with the value, the intervals and the requirements of the decided rows.
     """
-    held_out = held_out.as_arrays()
-    y, w = held_out.y, _weights(held_out)
+    rows, goal = held_out.as_arrays(), Goal(metric, rule=check_rule(rule), seed=seed)
+    y, w = rows.y, rows.weights
     requirements = list(dict.fromkeys([*of_threshold, *subject_to]))
     search = partial(search_region, metric=metric, requirements=requirements, max_share=max_share, rule=rule)
-    scores = held_out.logits.squeeze(1)
-    region = search(scores, y, held_out.weight, threshold=decision.threshold)
+    scores = rows.logits.squeeze(1)
+    region = search(scores, y, rows.weight, threshold=decision.threshold)
     decided = _decide(scores, region)
-    is_fixed = check_rule(rule) == "plugin" or bool(requirements)  # resamples without a region decide far from here
+    is_fixed = goal.is_fixed or bool(requirements)  # resamples without a region decide far from here
     votes = np.zeros((len(y), 3))
     chosen_anew, at_region = [], []
-    balances = draw_balances(y, w, held_out.groups, seed, known=held_out.balance_known)
-    resamples = draw_multiplicities(y, held_out.groups, number_of_resamples(len(y)), seed)
+    balances = draw_balances(y, w, rows.groups, seed, known=rows.balance_known)
+    resamples = draw_multiplicities(y, rows.groups, number_of_resamples(len(y)), seed)
     for multiplicity, balance in zip(resamples, balances, strict=False):
         weight = w * multiplicity
         at_region.append(_value(decided, y, weight * balance, metric))
@@ -122,14 +124,13 @@ def choose_referral(
             anew = _decide(scores, search(scores, y, weight, threshold=threshold))
             chosen_anew.append(_value(anew, y, weight * balance, metric))
             votes += anew * (multiplicity == 0)[:, None]
-    interval = _interval(np.array(at_region), decided, held_out, metric, seed)
+    interval = _interval(np.array(at_region), decided, rows, goal)
     corrected, corrected_interval = region.value, interval
     if not is_fixed:
-        times = votes.sum(1, keepdims=True)
-        judged = np.where(times > 0, votes / np.maximum(times, 1), decided)
+        judged = judged_by_others(votes, votes.sum(1), decided)
         corrected = without_gain(_value(judged, y, w, metric), region.value, metric)
         moved = np.array(chosen_anew) + corrected - np.mean(chosen_anew)
-        corrected_interval = _interval(np.clip(moved, *metric.bounds), judged, held_out, metric, seed)
+        corrected_interval = _interval(np.clip(moved, *metric.bounds), judged, rows, goal)
     referral = Referral(region.low, region.high, region.share) if region.share > 0 else None
     return replace(decision, referral=referral).with_evidence(
         value=region.value,
@@ -139,12 +140,6 @@ def choose_referral(
         requirements=region.requirements,
         not_reachable=None if region.feasible else _what_is_reachable(region, max_share),
     )
-
-
-def _weights(held_out: HeldOut) -> Floats:
-    if held_out.weight is not None:
-        return held_out.weight
-    return np.ones(len(held_out.y))
 
 
 def _decide(scores: Floats, region: Region) -> Floats:
@@ -161,16 +156,16 @@ def _value(decided: Floats, y: Integers, weight: Floats, metric: Metric) -> floa
     return float(one_class(metric, Counts(*(cell.reshape(1, 1) for cell in cells))).item())
 
 
-def _interval(values: Floats, decided: Floats, held_out: HeldOut, metric: Metric, seed: int) -> tuple[float, float]:
+def _interval(values: Floats, decided: Floats, rows: HeldOut, goal: Goal) -> tuple[float, float]:
     """Return percentiles of values, or if all are equal, an interval from the numbers of rows."""
-    low, high = np.quantile(values, 0.025, method="lower"), np.quantile(values, 0.975, method="higher")
+    low, high = quantiles(values)
     if not np.isclose(low, high, rtol=0.0):
-        return float(low), float(high)
-    weight = _weights(held_out) * (1 - decided[:, 2])
+        return low, high
+    weight = rows.weights * (1 - decided[:, 2])
     kept = weight > 0
-    groups = None if held_out.groups is None else held_out.groups[kept]
-    y, shares = held_out.y[kept], decided[kept, :2] / decided[kept, :2].sum(1, keepdims=True)
-    return interval_of_decisions(shares, y, metric, weight=weight[kept], groups=groups, seed=seed)
+    groups = None if rows.groups is None else rows.groups[kept]
+    kept_rows = HeldOut(rows.logits[kept], rows.y[kept], weight[kept], groups, rows.shares)
+    return interval_of_decisions(decided[kept, :2] / decided[kept, :2].sum(1, keepdims=True), kept_rows, goal)
 
 
 def _what_is_reachable(region: Region, max_share: float | None) -> str:

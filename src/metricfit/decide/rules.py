@@ -1,4 +1,4 @@
-"""Decision rules: how the threshold of two classes follows from held-out logits and labels.
+"""What decisions are chosen for, and the rules by which the threshold of two classes follows from held-out rows.
 
 - *empirical*: the threshold whose decisions have the best value on the labels.
 - *plugin*: the threshold whose expected counts have the best value, if the logits are calibrated.
@@ -9,13 +9,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from metricfit.core.arrays import Array, Floats, to_numpy
+from numpy.typing import NDArray
+
+from metricfit.core.arrays import Array, Booleans, Floats, to_numpy
+from metricfit.decide.decision import Evidence
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import best_of_allowed, best_or_nearest, judge_requirements
-from metricfit.metrics.feasibility import Allowed, ChosenThreshold, allowed_thresholds
+from metricfit.metrics.feasibility import Allowed, ChosenThreshold, RequirementValue, allowed_thresholds
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import Sweep, expected_sweep, one_class, sweep
@@ -32,6 +36,77 @@ def check_rule(rule: Rule) -> Literal["plugin", "empirical"]:
     if rule not in ("auto", "plugin", "empirical"):
         raise InvalidValueError(f"rule must be 'plugin', 'empirical' or 'auto', got {quote(rule)}")
     return "empirical" if rule == "empirical" else "plugin"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is asked for: requirements that hold on new rows with a probability.
+
+    Attributes:
+        confidence: The probability that all requirements hold together.
+        seed: The seed that draws the rows on which a path is chosen.
+        out_of_fold: Whether the scores are out of fold, so that new rows are scored by other models than these rows.
+        groups: The group of each row; requirements are then tested on one row of each (``independent_rows``).
+    """
+
+    confidence: float
+    seed: int = 0
+    out_of_fold: bool = False
+    groups: NDArray[Any] | None = field(default=None, compare=False)
+
+    def take(self, rows: Booleans) -> Guarantee:
+        """Return what is asked for of some of the rows."""
+        return self if self.groups is None else replace(self, groups=self.groups[rows])
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What decisions are chosen for.
+
+    Attributes:
+        metric: The metric.
+        requirements: Requirements, on classes or labels by their numbers (``class_requirements``).
+        average: The average over several classes or labels.
+        rule: "plugin" or "empirical".
+        guarantee: The probability with which the requirements must hold on new rows; None to meet them on the held-out
+            rows alone.
+        seed: The seed of the bootstrap.
+    """
+
+    metric: Metric
+    requirements: Sequence[Requirement] = ()
+    average: Any = "macro"
+    rule: Literal["plugin", "empirical"] = "plugin"
+    guarantee: Guarantee | None = None
+    seed: int = 0
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether resamples of the rows keep the decision.
+
+        The plug-in rule does not choose it on the labels. Under requirements, resamples that no decision suits would
+        decide far from here.
+        """
+        return self.rule == "plugin" or bool(self.requirements)
+
+    def evidence(self, value: float, results: Mapping[str, RequirementValue], not_reachable: str | None) -> Evidence:
+        """Return the evidence of a decision without intervals.
+
+        Args:
+            value: The value of the metric on the held-out rows.
+            results: The result of each requirement.
+            not_reachable: What is reachable, if the requirements are not met.
+        """
+        asked = self.guarantee
+        confidence = None if asked is None or not_reachable is not None else asked.confidence
+        out_of_fold = asked is not None and asked.out_of_fold
+        return Evidence(
+            value,
+            requirements=results,
+            not_reachable=not_reachable,
+            confidence=confidence,
+            out_of_fold=out_of_fold,
+        )
 
 
 def choose_threshold(

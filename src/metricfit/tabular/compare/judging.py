@@ -19,7 +19,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import fit_calibration, sigmoid, softmax
-from metricfit.decide.certified import Guarantee
+from metricfit.decide.rules import Guarantee
 from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.costs import RowCosts, cost_columns, mean_cost, row_costs
 from metricfit.decide.held_out import HeldOut, collect_held_out
