@@ -19,10 +19,10 @@ from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import fit_calibration, sigmoid, softmax
-from metricfit.decide.rules import Guarantee
 from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.costs import RowCosts, cost_columns, mean_cost, row_costs
 from metricfit.decide.held_out import HeldOut, collect_held_out
+from metricfit.decide.rules import Guarantee
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.average import averaged
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
