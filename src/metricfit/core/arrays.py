@@ -157,6 +157,27 @@ def sort_falling(values: Array) -> tuple[Array, Array]:
     return np.take_along_axis(values, order, -1), order
 
 
+def sort_with_flags(values: Array, flags: Array) -> tuple[Array, Array]:
+    """Sort rows of values, the largest first, and their flags with them, which become bytes or numbers 0 and 1.
+
+    Arrays of values with and without a flag are sorted separately and merged, because NumPy sorts values several times
+    as fast as it finds their order.
+    """
+    if is_tensor(values):
+        falling, order = values.sort(dim=-1, descending=True)
+        return falling, flags.view(sys.modules["torch"].uint8).gather(-1, order)
+    pairs = [_sort_row(*row) for row in zip(values, flags, strict=True)]
+    falling, sorted_flags = zip(*pairs, strict=True)
+    return (falling[0][None], sorted_flags[0][None]) if len(pairs) == 1 else (np.stack(falling), np.stack(sorted_flags))
+
+
+def _sort_row(values: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    without, with_flag = (np.sort(values.take(np.flatnonzero(chosen))) for chosen in (~flags, flags))
+    both = np.concatenate([without, with_flag])
+    order = np.flip(np.argsort(both, kind="stable"))  # a stable sort merges sorted parts in linear time
+    return both[order], (order >= len(without)).astype(np.float64)
+
+
 def take_along(values: Array, places: Array) -> Array:
     """Take the values at some places of the last axis."""
     return values.gather(-1, places) if is_tensor(values) else np.take_along_axis(values, places, -1)

@@ -244,6 +244,8 @@ def _divide_plain(numerator: Any, denominator: Any) -> Any:
     if isinstance(denominator, (int, float)):
         return numerator / denominator if abs(denominator) >= LEAST else 0.0 * numerator
     empty = abs(denominator) < _least(denominator)
+    if not empty.any():
+        return numerator / denominator
     return np.where(empty, 0.0, numerator / np.where(empty, 1.0, denominator))
 
 

@@ -20,7 +20,7 @@ from metricfit.core.arrays import (
     is_floating,
     is_tensor,
     namespace,
-    sort_falling,
+    sort_with_flags,
     take_along,
 )
 from metricfit.core.counts import Counts
@@ -100,8 +100,8 @@ def search_columns(scores: Array, target: Array, metric: Metric) -> ColumnThresh
 
 
 def _search(scores: Array, target: Array, metric: Metric) -> ColumnThresholds:
-    falling, order = sort_falling(scores)
-    curve = _Curve(falling, take_along(_as_bytes(target), order), metric)
+    falling, labels = sort_with_flags(scores, target == 1)
+    curve = _Curve(falling, labels, metric)
     is_long = _on_cpu(scores) and len(scores) == 1 and scores.shape[1] >= CPU_BLOCK
     first, tp, fp, better = curve.best_part() if is_long else (0, *curve.part(0, scores.shape[1] + 1, 0.0))
     xp = namespace(scores)
@@ -176,10 +176,6 @@ class _Curve:
             stop += int(argmax(negatives)) if bool(negatives.any()) else self.n + 1 - stop
             tp, fp, better = self.part(start, stop, before[block])
         return start, tp, fp, better
-
-
-def _as_bytes(target: Array) -> Array:
-    return (target == 1).view(namespace(target).uint8)
 
 
 def _are_labels(target: Array) -> Array:
