@@ -41,6 +41,8 @@ _DTYPES = frozenset((torch.float32, torch.float64))
 #: The layout of logits ``(n, c)`` of exclusive classes.
 ROWS = Layout(-1, (-2,))
 
+CELLS = ("tp", "fp", "fn", "tn")
+
 #: Four numbers, or four lists with one number per class.
 FourNumbers = list[float] | list[list[float]]
 
@@ -260,44 +262,30 @@ class BatchCounts(Counts):
         numbers: The counts as numbers, once ``evaluate`` has computed a formula of them.
     """
 
+    batch: OrdinaryBatch
     numbers: FourNumbers | None
+    _tensors: Counts | None
 
     def __init__(self, batch: OrdinaryBatch) -> None:
-        object.__setattr__(self, "exclusive", batch.kind.exclusive)
-        object.__setattr__(self, "batch", batch)
-        object.__setattr__(self, "numbers", None)
-        object.__setattr__(self, "_read", None)
+        facts = {"exclusive": batch.kind.exclusive, "batch": batch, "numbers": None, "_tensors": None}
+        vars(self).update(facts)  # the class is frozen
 
     def read(self) -> Counts:
         """Return the counts as tensors."""
-        if self._read is None:  # type: ignore[attr-defined]
-            object.__setattr__(self, "_read", self.batch.counts())  # type: ignore[attr-defined]
-        return self._read  # type: ignore[attr-defined]
+        if self._tensors is None:
+            vars(self)["_tensors"] = self.batch.counts()
+        return vars(self)["_tensors"]
 
-    @property
-    def tp(self) -> Tensor:
-        """True positives of each class."""
-        return self.read().tp
-
-    @property
-    def fp(self) -> Tensor:
-        """False positives of each class."""
-        return self.read().fp
-
-    @property
-    def fn(self) -> Tensor:
-        """False negatives of each class."""
-        return self.read().fn
-
-    @property
-    def tn(self) -> Tensor:
-        """True negatives of each class."""
-        return self.read().tn
+    def __getattr__(self, name: str) -> Any:
+        """Return tp, fp, fn or tn, which become tensors when they are first read."""
+        if name not in CELLS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.read(), name)
 
     @property
     def classes(self) -> int:
         """Number of classes."""
-        return self.batch.kind.classes  # type: ignore[attr-defined]
+        return self.batch.kind.classes
 
     def __repr__(self) -> str:
         return repr(self.read())
@@ -315,10 +303,10 @@ class BatchCounts(Counts):
             The value with its gradient; None if the formula has to be evaluated with tensors, because it does not take
             dual numbers, does not give one number, or is too steep for the type of the logits.
         """
-        batch: OrdinaryBatch = self.batch  # type: ignore[attr-defined]
+        batch = self.batch
         call = _Call(batch, formula)
         value: Tensor | None = _ValueOfBatch.apply(batch.logits, batch.target, batch.weight, call)  # type: ignore
-        object.__setattr__(self, "numbers", call.numbers)
+        vars(self)["numbers"] = call.numbers
         return value
 
 
@@ -340,7 +328,7 @@ def evaluate(formula: Formula, counts: Counts) -> Tensor:
 def value_and_slopes(formula: Formula, numbers: FourNumbers, exclusive: bool) -> Dual | None:
     """Return the value of a formula with its derivatives; None if it does not take dual numbers."""
     counts = object.__new__(Counts)
-    for name, cell in zip(("tp", "fp", "fn", "tn"), duals(numbers), strict=True):
+    for name, cell in zip(CELLS, duals(numbers), strict=True):
         object.__setattr__(counts, name, cell)
     object.__setattr__(counts, "exclusive", exclusive)
     try:

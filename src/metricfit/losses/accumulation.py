@@ -1,4 +1,7 @@
-"""backward_in_chunks: the exact gradient of one large batch from several small ones, for losses that are not means."""
+"""backward_in_chunks: the exact gradient of one large batch from several small ones, for losses that are not means.
+
+It is for training loops of the user's own; the learner of ``fit`` keeps all logits instead and works for any loss.
+"""
 
 from __future__ import annotations
 

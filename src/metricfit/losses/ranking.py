@@ -3,7 +3,7 @@
 All of them take logits. A batch without pairs gives 0 with a zero gradient; several labels give the mean of their
 losses. All but SoftAUROCLoss and AveragePrecisionLoss are means over pairs of a positive and a negative, weighted by
 the product of the weights of the two samples. No loss builds the pairs: the hinge losses sort, the square losses
-need only sums.
+need only sums. They are an idea of their own, which is why a module holds them that only the package imports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""LovaszLoss: the Jaccard index of a batch or image, extended from sets of errors to amounts of error."""
+"""LovaszLoss: the Jaccard index of a batch or image, extended from sets of errors to amounts of error.
+
+It sorts the errors of pixels and shares nothing with losses of counts or of pairs, so that it has its own module.
+"""
 
 from __future__ import annotations
 

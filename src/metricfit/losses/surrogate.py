@@ -7,6 +7,7 @@ Tversky score is an increasing function of one ratio,
 
 so -log r = -log(1 - q0) + log(c + q1) has the same minimisers as -log T, and its per-sample form, with the logarithms
 inside the means, needs no batch statistics. F_b is Tversky with alpha = 1/(1+b²), beta = b²/(1+b²): c = b² pi/(1-pi).
+This derivation is an idea of its own, and so is the module.
 """
 
 from __future__ import annotations
