@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
 from metricfit.decide.costs import RowCosts
@@ -127,13 +126,13 @@ class OutOfFold:
     """The rows that some model held out, with each family's logits there.
 
     Attributes:
-        logits: For each family, its raw out-of-fold logits.
+        logits: The raw out-of-fold logits of each family, ``(families, n, c)``.
         y: Class numbers.
         weight: Weights, or None.
         costs: The costs of each row, if the metric takes costs from columns.
     """
 
-    logits: tuple[Floats, ...]
+    logits: Floats
     y: Integers
     weight: Floats | None
     costs: RowCosts | None = None
@@ -142,9 +141,8 @@ class OutOfFold:
         """Return these rows."""
         weight = None if self.weight is None else self.weight[index]
         costs = None if self.costs is None else self.costs.take(index)
-        return OutOfFold(tuple(logits[index] for logits in self.logits), self.y[index], weight, costs)
+        return OutOfFold(self.logits[:, index], self.y[index], weight, costs)
 
-    @one_thread()
     def value_of_first(self, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]) -> float:
         """Return the metric of the first family's calibrated logits at their best decision."""
         logits = self.logits[0]
@@ -166,7 +164,7 @@ class Mixture:
     weights: tuple[float, ...]
     calibration: Calibration
 
-    def __call__(self, logits: Sequence[Floats]) -> Floats:
+    def __call__(self, logits: Floats) -> Floats:
         """Mix the raw logits of all families."""
         return self.calibration(weighted_sum(self.calibrations, self.weights, logits))
 
@@ -176,7 +174,7 @@ class Mixture:
         return Ensemble(tuple(EnsembleMember(*part) for part in parts if part[3] > 0), self.calibration)
 
 
-def weighted_sum(calibrations: Sequence[Calibration], weights: Sequence[float], logits: Sequence[Floats]) -> Floats:
+def weighted_sum(calibrations: Sequence[Calibration], weights: Sequence[float], logits: Floats) -> Floats:
     """Return the weighted sum of calibrated logits."""
     parts = zip(calibrations, weights, logits, strict=True)
     return np.sum([weight * calibration(values) for calibration, weight, values in parts if weight > 0], axis=0)
@@ -207,11 +205,11 @@ class CrossFit:
     parts: Integers
     mixtures: tuple[Mixture, ...]
 
-    def logits(self, logits: Sequence[Floats]) -> Floats:
+    def logits(self, logits: Floats) -> Floats:
         """Mix the raw logits of all families, of the held-out rows."""
         mixed = np.empty_like(logits[0])
         for rows, mixture in self._rows():
-            mixed[rows] = mixture([values[rows] for values in logits])
+            mixed[rows] = mixture(logits[:, rows])
         return mixed
 
     def logits_of_family(self, family: int, logits: Floats) -> Floats:
@@ -239,7 +237,6 @@ def cross_fit(
     return CrossFit(parts, tuple(fit_mixture(others, metric, average, requirements) for others in chosen_on))
 
 
-@one_thread()
 def build_ensemble(
     results: Sequence[FamilyResult],
     left_out: Sequence[LeftOut],

@@ -182,10 +182,10 @@ def collect_out_of_fold(
     Returns:
         The held-out rows with the logits of all families, and the same rows with the logits of the first family.
     """
-    held_out = [collect_held_out(values, y, weight, groups, columns) for values in logits]
-    first = held_out[0]
+    first = collect_held_out(logits[0], y, weight, groups, columns)
     costs = row_costs(metric, first.columns, len(first.y)) if metric.columns else None
-    return OutOfFold(tuple(family.logits for family in held_out), first.y, first.weight, costs), first
+    held_out = np.stack([values[~np.isnan(values).any(1)] for values in logits])
+    return OutOfFold(held_out, first.y, first.weight, costs), first
 
 
 def folds_of_rows(splits: Splits, rows: int) -> Integers:

@@ -20,6 +20,7 @@ from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Expected, Features, TrainingRows, restore_model
 from metricfit.tabular.out_of_fold import fit_families
+from metricfit.tabular.selection import Selection
 
 metric = get_metric("f1")
 rng = np.random.default_rng(0)
@@ -34,7 +35,8 @@ for classes in (2, 3):
     for result in results:
         again = restore_model(result.model.state(), Expected(4, classes))
         np.testing.assert_array_equal(again.logits(rows.features), result.model.logits(rows.features))
-    print(classes, [result.name for result in results], len(left_out))
+    weights = Selection(y, None, metric, "macro").weights([result.logits for result in results])
+    print(classes, [result.name for result in results], len(left_out), round(weights.sum(), 6))
 try:
     make_families("network", metric=metric, average="macro", requirements=())
 except ModuleNotFoundError as error:
@@ -47,7 +49,7 @@ def test_families_work_and_networks_say_what_to_install():
     run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == [
-        f"2 {NAMES} 0",
-        f"3 {NAMES} 0",
+        f"2 {NAMES} 0 1.0",
+        f"3 {NAMES} 0 1.0",
         "the family 'network' needs torch, which is not installed: pip install metricfit[torch]",
     ]

@@ -189,7 +189,7 @@ class Judge:
         mixture = fit_mixture(rows, self.metric, self.average, self.requirements)
         parts = parts_of(held_out, trained[0].folds[trained[0].folds >= 0])
         judges = cross_fit(rows, parts, self.metric, self.average, self.requirements)
-        test = mixture([each.test for each in trained])
+        test = mixture(np.stack([each.test for each in trained]))
         seconds = sum(each.seconds for each in trained)
         results = {method.name: self._tuned(replace(held_out, logits=judges.logits(rows.logits)), test, seconds)}
         if method.untuned is not None:

@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote
+from metricfit.tabular.estimator_scores import class_scores, to_logits
 from metricfit.tabular.families.family import (
     Deadline,
     Expected,
@@ -20,7 +21,6 @@ from metricfit.tabular.families.family import (
     Floats,
     ModelState,
     TrainingRows,
-    to_logits,
 )
 from metricfit.tabular.families.skops_files import model_from_bytes, model_to_bytes
 
@@ -46,19 +46,8 @@ class FittedUserModel(FittedModel):
     def logits(self, features: Features) -> Floats:
         """Return log-odds of ``predict_proba``, or else ``decision_function``."""
         x = features.table if self.takes_table else features.encoded
-        known = np.asarray(self.model.classes_, dtype=np.int64)
-        if hasattr(self.model, "predict_proba"):
-            probabilities = np.zeros((len(features), self.classes))
-            probabilities[:, known] = self.model.predict_proba(x)
-            probabilities = np.clip(probabilities, SMALLEST_PROBABILITY, None)
-            return to_logits(probabilities / probabilities.sum(axis=1, keepdims=True), self.classes)
-        scores = np.asarray(self.model.decision_function(x), dtype=np.float64)
-        if self.classes == 2:
-            return scores.reshape(len(features), 1)
-        scores = scores if scores.ndim == 2 else np.stack([-scores, scores], axis=1)
-        logits = np.tile(scores.min(axis=1, keepdims=True) - 1.0, self.classes)
-        logits[:, known] = scores
-        return logits
+        scores = class_scores(self.model, x, np.arange(self.classes))
+        return to_logits(scores, SMALLEST_PROBABILITY, labels=False)
 
     def state(self) -> ModelState:
         """Return the classifier as a file of skops."""
