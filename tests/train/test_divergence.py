@@ -41,7 +41,7 @@ def test_nan_logits_stop_with_step_batch_and_likely_cause(objective):
     message = (
         r"the loss (is nan|could not be computed).*at step 6 \(stage 0, epoch 1, batch 1 of 4\).*Likely causes: a "
     )
-    message += r"learning rate that is too high \(this stage: 0.001\).*lower lr, pass clip=1.0"
+    message += r"learning rate that is too high \(this stage: 0.001\).*lower lr, pass steps=Steps\(clip=1.0\)"
     with pytest.raises(NotFiniteError, match=message):
         fit(NanAt(6), (X, Y), objective(), batch_size=10, epochs=5, progress=False)
 

@@ -65,15 +65,8 @@ class Ensemble:
         Returns:
             The logits, one row per sample.
         """
-        first = self.members[0].model
         inputs = as_tensor(x, "x", keep_dtype=True)
-        inputs = inputs.to(get_weight_dtype(first)) if inputs.is_floating_point() else inputs
-        device = next(first.parameters()).device
-        parts = [
-            torch.stack([member.model(part.to(device)) for member in self.members]).mean(0)
-            for part in torch.split(inputs, chunk)
-        ]
-        return torch.cat(parts)
+        return torch.stack([_compute_logits(member.model, inputs, chunk) for member in self.members]).mean(0)
 
     def predict(self, x: Any) -> Tensor:
         """Return decisions: at the threshold, or at 0.5 if none was tuned; of exclusive classes, the class.
@@ -212,14 +205,17 @@ def _out_of_fold(members: Sequence[FitResult], data: InMemory, splits: Sequence[
     total: Tensor | None = None
     times = torch.zeros(len(data))
     for member, (_, held_out) in zip(members, splits, strict=True):
-        device = next(member.model.parameters()).device
         index = as_sample_numbers(held_out)
-        x = data.x[index.to(data.x.device)]
-        x = x.to(get_weight_dtype(member.model)) if x.is_floating_point() else x
-        logits = torch.cat([member.model(part.to(device)) for part in torch.split(x, SAMPLES_AT_ONCE)]).cpu()
-        if total is None:
-            total = logits.new_zeros(len(data), *logits.shape[1:])
+        logits = _compute_logits(member.model, data.x[index.to(data.x.device)]).cpu()
+        total = logits.new_zeros(len(data), *logits.shape[1:]) if total is None else total
         total.index_add_(0, index, logits)
         times.index_add_(0, index, torch.ones(len(index)))
     assert total is not None
     return total / times.to(total.dtype).reshape(-1, *(1,) * (total.dim() - 1))
+
+
+def _compute_logits(model: nn.Module, x: Tensor, chunk: int = SAMPLES_AT_ONCE) -> Tensor:
+    """Return the logits of a model on its device, for inputs in its type."""
+    x = x.to(get_weight_dtype(model)) if x.is_floating_point() else x
+    device = next(model.parameters()).device
+    return torch.cat([model(part.to(device)) for part in torch.split(x, chunk)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -67,7 +67,13 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
 def check_training_target(logits: Tensor, target: Tensor, stages: Sequence[Stage]) -> Tensor:
     """Refuse training labels that nothing can be learned from; return those that are not ignored."""
     counted = check_target(logits, target, stages, "train")
-    check_both_classes(logits, target, counted)
+    one_column = _columns(logits) == 1
+    if one_column or is_exclusive(logits, target):
+        sides = counted > 0.5 if one_column else counted
+        if bool((sides == sides.flatten()[0]).all()):
+            raise InvalidValueError(
+                f"all training labels are {counted.flatten()[0].item():g}: there is nothing to learn"
+            )
     check_requirements(stages, logits, target)
     return counted
 
@@ -98,21 +104,18 @@ def _reads_by_shape(logits: Tensor, target: Tensor, stages: Sequence[Stage]) -> 
     """Check whether a stage reads targets ``(n, c)`` as multilabel only because of their shape."""
     if logits.dim() != 2 or logits.shape[1] == 1 or target.shape[1:] != logits.shape[1:]:
         return False
-    return any(_leaves_task_open(stage) for stage in stages)
+    readers = (MetricLoss, RequirementConstraint, RankingConstraint)
+    return any(
+        any(module.task is None for module in stage.objective.modules() if isinstance(module, readers))
+        or any(not (each.is_loss or each.is_ranking) and each.task is None for each in stage.monitors)
+        for stage in stages
+    )
 
 
 def _ignored_label(stages: Sequence[Stage]) -> int | None:
     """The label that the objectives ignore, if there is exactly one."""
     ignored = find_ignored_labels(*(stage.objective for stage in stages))
     return ignored.pop() if len(ignored) == 1 else None
-
-
-def _leaves_task_open(stage: Stage) -> bool:
-    """Check whether a part of the objective, or the monitor, derives the task from the shapes."""
-    readers = (MetricLoss, RequirementConstraint, RankingConstraint)
-    tasks = {module.task for module in stage.objective.modules() if isinstance(module, readers)}
-    counting = (monitor for monitor in stage.monitors if not (monitor.is_loss or monitor.is_ranking))
-    return None in tasks or any(monitor.task is None for monitor in counting)
 
 
 class LoaderCheck:
@@ -182,16 +185,6 @@ class LoaderCheck:
 def _batch_name(number: int, expected: int | None) -> str:
     """Return the name of a batch; the expected number is left out if it is unknown or was wrong."""
     return f"train, batch {number}" + (f" of {expected}" if expected is not None and number < expected else "")
-
-
-def check_both_classes(logits: Tensor, target: Tensor, counted: Tensor) -> None:
-    """Refuse a training set with one class only; ``counted`` are the labels that are not ignored."""
-    one_column = _columns(logits) == 1
-    if not (one_column or is_exclusive(logits, target)):
-        return
-    sides = counted > 0.5 if one_column else counted
-    if bool((sides == sides.flatten()[0]).all()):
-        raise InvalidValueError(f"all training labels are {counted.flatten()[0].item():g}: there is nothing to learn")
 
 
 def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, name: str = "validation") -> None:
@@ -298,30 +291,32 @@ def _measured_metrics(monitor: Monitor) -> list[tuple[Metric | None, str]]:
     return [(metric, monitor.name), *((item.metric, str(item)) for item in monitor.requirements)]
 
 
+def _list_metrics(stage: Stage) -> Iterator[tuple[Metric, str]]:
+    """Yield the metrics of the requirements and losses of a stage's objective, with their names."""
+    for module in stage.objective.modules():
+        if isinstance(module, RequirementConstraint):
+            yield module.requirement.metric, str(module.requirement)
+        elif isinstance(module, MetricLoss):
+            yield module.metric, module.metric.name
+
+
 def names_a_class(stages: Sequence[Stage]) -> bool:
     """Check whether a loss or a requirement is about one class, which the training set must then have."""
-    modules = [module for stage in stages for module in stage.objective.modules()]
-    metrics = [module.requirement.metric for module in modules if isinstance(module, RequirementConstraint)]
-    metrics += [module.metric for module in modules if isinstance(module, MetricLoss)]
-    return any(metric.class_index is not None for metric in metrics)
+    return any(metric.class_index is not None for stage in stages for metric, _ in _list_metrics(stage))
 
 
 def check_requirements(stages: Sequence[Stage], logits: Tensor, target: Tensor) -> None:
     """Refuse requirements on, and losses of, a class that the training set does not have."""
     for stage in stages:
-        for module in stage.objective.modules():
-            metric, name = None, ""
-            if isinstance(module, RequirementConstraint):
-                metric, name = module.requirement.metric, str(module.requirement)
-            elif isinstance(module, MetricLoss):
-                metric, name = module.metric, module.metric.name
-            if metric is not None and metric.class_index is not None:
-                _check_class(metric, logits, mask_ignored_labels(target, [stage]), f"the training set, for {name}")
+        for metric, name in _list_metrics(stage):
+            _check_class(metric, logits, mask_ignored_labels(target, [stage]), f"the training set, for {name}")
 
 
 def _check_class(metric: Metric, logits: Tensor, target: Tensor, name: str) -> None:
+    """Refuse a metric of one class if the model or the labels do not have it."""
     index, classes = metric.class_index, _columns(logits)
-    assert index is not None
+    if index is None:
+        return
     if index >= classes:
         available = "one output, class 0, the positives" if classes == 1 else f"{classes} classes, 0 to {classes - 1}"
         raise InvalidValueError(f"{name}: the model has {available}")

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -25,7 +24,6 @@ from metricfit.train.checkpoint.state import DamagedError, Position, RunState
 from metricfit.train.data.batches import Batch
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.validation import Validation, has_requirements
-from metricfit.train.monitor import make_columns
 from metricfit.train.result import Row
 from metricfit.train.settings import RunSettings
 from metricfit.train.stage import Stage
@@ -131,7 +129,7 @@ class Loop:
     def _run_epoch(self, stage: Stage) -> None:
         position, active = self.position, list(self.learner.active)
         unread: list[Tensor] = []
-        watch = GradientWatch(self.writes and is_watched(position.epoch))
+        watch = GradientWatch(position.epoch)
         save_is_due = False
         for batch in self.batches(position.stage, position.epoch, position.batch):
             if save_is_due:  # only now is it certain that the epoch continues, so that its end does not save this step
@@ -143,7 +141,7 @@ class Loop:
                 self._read_losses(unread, active)
                 problem = f"could not be computed ({error})"
                 raise self._not_finite(problem, position.step + 1, self.learner.computed) from error
-            if watch.is_open:
+            if watch.is_open and self.writes:
                 watch.look(self.learner.gradient_sizes())
             position.step, position.batch = position.step + 1, position.batch + 1
             unread.append(losses)
@@ -160,8 +158,7 @@ class Loop:
             raise InvalidValueError(
                 f"epoch {position.epoch} of {stage.name}: {_NO_BATCH_AGAIN}" if position.step else _NO_BATCH
             )
-        if watch.largest is not None:
-            warn_about_dead_gradients(stage.name, position, active, watch.largest, self.members > 1)
+        watch.warn([self._make_row(stage, member) for member in active])
         for member in active:
             self.learner.members[member].end_epoch()
         self._end_epoch(stage, active)
@@ -190,35 +187,45 @@ class Loop:
                 self.position.loss_sum[member] += value
         unread.clear()
 
-    def _not_finite(self, problem: str, step: int, member: int = 0, *, in_validation: bool = False) -> NotFiniteError:
-        message = describe_not_finite(
-            problem,
-            self.position,
-            step,
-            self.steps,
-            lr=self.lr[self.position.stage][member],
-            member=member if self.members > 1 else None,
-            in_validation=in_validation,
-            checkpoints=None if self.folder is None else self.folder.path,
+    def _not_finite(self, problem: str, step: int, member: int, *, in_validation: bool = False) -> NotFiniteError:
+        """Return the error about a loss at an optimiser step, which may be earlier than the position."""
+        position, several = self.position, self.members > 1
+        place = f"stage {position.stage}, epoch {position.epoch}"
+        batch = position.batch + step - position.step - 1
+        if batch >= 0:
+            place += f", batch {batch}" + (f" of {self.steps}" if self.steps is not None else "")
+        loss = f"{'validation ' if in_validation else ''}loss{f' of member {member}' if several else ''}"
+        causes = "NaN or infinity in the validation inputs, " if in_validation else ""
+        kept = f" The checkpoints in {self.folder.path} were written before this." if self.folder else ""
+        return NotFiniteError(
+            f"the {loss} {problem} at step {step} ({place}). Likely causes: {causes}a learning rate that is too high "
+            f"(this stage: {self.lr[position.stage][member]:g}), inputs with very large values, or fp16 overflow; "
+            f"lower lr, pass steps=Steps(clip=1.0), standardise the inputs, or use bf16.{kept}"
         )
-        return NotFiniteError(message)
 
     def _end_epoch(self, stage: Stage, active: list[int]) -> None:
         """Validate, and add the rows of the epoch to the history."""
+        position, learner = self.position, self.learner
         rows = [self._make_row(stage, member) for member in active]
         if self.validated:
-            results = self._validate(stage, active)
-            for member, result in zip(active, self._mark_successes(results, active), strict=True):
-                self.learner.members[member].observe(result)
-            improved, stopped = self._compare(stage, active, results, rows)
-            for member in improved:
-                self.learner.members[member].remember()
+            improved, stopped = [], []
+            for row, member, result in zip(rows, active, self._validate(stage, active), strict=True):
+                standing, trained = position.standings[member], learner.members[member]
+                standing.succeeded |= bool(result.meets)
+                trained.observe(result.after_success() if standing.succeeded else result)
+                if stage.watched.better(result.measured, standing.measured):
+                    standing.improve(result.measured, position.epoch)
+                    trained.remember()
+                    improved.append(member)
+                else:
+                    standing.waited += 1
+                    stopped += [member] if stage.patience is not None and standing.waited >= stage.patience else []
+                row |= result.columns(stage, standing.best)
             for callback in self.callbacks:
-                callback.validated(active, partial(self.learner.outputs, active))
-            if improved:
-                for callback in self.callbacks:
-                    callback.improved(improved, partial(self.learner.outputs, improved))
-            self.learner.retire(stopped)
+                callback.validated(active, partial(learner.outputs, active))
+                if improved:
+                    callback.improved(improved, partial(learner.outputs, improved))
+            learner.retire(stopped)
         self.rows += rows
         for callback in self.callbacks:
             callback.epoch_ended(rows)
@@ -231,52 +238,17 @@ class Loop:
         row |= {"member": member} if self.members > 1 else {}
         return row | {"train_loss": position.loss_sum[member] / position.batch} | self.learner.notes(member)
 
-    def _compare(
-        self, stage: Stage, active: list[int], results: list[Validation], rows: list[Row]
-    ) -> tuple[list[int], list[int]]:
-        """Compare the results with the best so far; return the members that improved, and those that stop.
-
-        The results are added to the members' rows.
-        """
-        monitor, with_requirements = stage.watched, has_requirements(stage)
-        improved, stopped = [], []
-        for row, member, result in zip(rows, active, results, strict=True):
-            standing, measured = self.position.standings[member], result.measured
-            if monitor.better(measured, standing.measured):
-                standing.improve(measured, self.position.epoch)
-                improved.append(member)
-            else:
-                standing.waited += 1
-                if stage.patience is not None and standing.waited >= stage.patience:
-                    stopped.append(member)
-            row |= {"validation_loss": result.loss, "monitor": monitor.name, "value": measured.value}
-            row |= {"threshold": measured.threshold, "best": standing.best}
-            if with_requirements:
-                row |= {"feasible": measured.feasible, "violation": measured.violation}
-            if isinstance(stage.monitor, (list, tuple)):
-                row |= make_columns(stage.monitors, (measured, *result.others))
-        return improved, stopped
-
-    def _mark_successes(self, results: list[Validation], active: list[int]) -> list[Validation]:
-        """Note which members have met their requirements, and return the results as the objectives observe them."""
-        observed = []
-        for result, member in zip(results, active, strict=True):
-            standing = self.position.standings[member]
-            standing.succeeded |= bool(result.meets)
-            observed.append(result.after_success() if standing.succeeded else result)
-        return observed
-
     def _validate(self, stage: Stage, active: list[int]) -> list[Validation]:
         """Validate the active members, and refuse losses that are not finite."""
-        step, results = self.position.step, []
+        results = []
         for member in active:
             try:
                 result = self.learner.members[member].validate(stage.monitors)
+                problem, cause = (None if math.isfinite(result.loss) else f"is {result.loss}"), None
             except DivergedError as error:
-                problem = f"could not be computed ({error})"
-                raise self._not_finite(problem, step, member, in_validation=True) from error
-            if not math.isfinite(result.loss):
-                raise self._not_finite(f"is {result.loss}", step, member, in_validation=True)
+                problem, cause = f"could not be computed ({error})", error
+            if problem is not None:
+                raise self._not_finite(problem, self.position.step, member, in_validation=True) from cause
             results.append(result)
         return results
 
@@ -330,62 +302,18 @@ class Loop:
         )
 
 
-def describe_not_finite(
-    problem: str,
-    position: Position,
-    step: int,
-    steps_per_epoch: int | None,
-    *,
-    lr: float,
-    member: int | None,
-    in_validation: bool,
-    checkpoints: Path | None,
-) -> str:
-    """Write the message about a loss that is not finite.
-
-    Args:
-        problem: The problem in a few words, such as "is nan".
-        position: The position of the run.
-        step: The optimiser step in which it happened, which may be earlier than the position.
-        steps_per_epoch: The number of batches per epoch, if it is known.
-        lr: The learning rate of the stage.
-        member: The number of the member, if there are several.
-        in_validation: Whether it is the loss of the validation set.
-        checkpoints: The folder of checkpoints, if there is one.
-
-    Returns:
-        The message.
-    """
-    place = f"stage {position.stage}, epoch {position.epoch}"
-    batch = position.batch + step - position.step - 1
-    if batch >= 0:
-        place += f", batch {batch}" + (f" of {steps_per_epoch}" if steps_per_epoch is not None else "")
-    loss = f"{'validation ' if in_validation else ''}loss{'' if member is None else f' of member {member}'}"
-    causes = "NaN or infinity in the validation inputs, " if in_validation else ""
-    kept = "" if checkpoints is None else f" The checkpoints in {checkpoints} were written before this."
-    return (
-        f"the {loss} {problem} at step {step} ({place}). Likely causes: {causes}a learning rate that is too high (this "
-        f"stage: {lr:g}), inputs with very large values, or fp16 overflow; lower lr, pass clip=1.0, standardise the "
-        f"inputs, or use bf16.{kept}"
-    )
-
-
-def is_watched(epoch: int) -> bool:
-    """Check whether the gradients of an epoch are watched: those of the 1st, 2nd, 4th, 8th epoch and so on."""
-    return (epoch + 1) & epoch == 0
-
-
 class GradientWatch:
     """Follows the largest gradient of each member in an epoch, until each has had one that is not dead.
 
-    Attributes:
-        is_open: Whether gradients are still measured.
-        largest: The largest sizes so far; None if there are none, or if no member is in danger.
+    A single batch is not enough: without positives in a batch, the gradient of F1 is 0.
+
+    Args:
+        epoch: The number of the epoch; gradients are measured in the 1st, 2nd, 4th, 8th epoch and so on.
     """
 
-    def __init__(self, is_open: bool) -> None:
-        self.is_open = is_open
-        self.largest: Tensor | None = None
+    def __init__(self, epoch: int) -> None:
+        self.is_open = (epoch + 1) & epoch == 0
+        self.largest: Tensor | None = None  # of each member; None if no member is in danger
 
     def look(self, sizes: Tensor) -> None:
         """Note the sizes of the gradients of a step."""
@@ -396,30 +324,21 @@ class GradientWatch:
         if self.largest is not None and min(self.largest.tolist()) >= DEAD_GRADIENT:
             self.is_open, self.largest = False, None
 
+    def warn(self, rows: Sequence[Row]) -> None:
+        """Warn about members whose gradient vanished in every batch of an epoch although their loss is not low.
 
-def warn_about_dead_gradients(
-    stage: str | None, position: Position, members: Sequence[int], sizes: Tensor, several: bool
-) -> None:
-    """Warn about members whose gradient vanished in every batch of an epoch although their loss is not low.
-
-    A single batch is not enough: without positives in a batch, the gradient of F1 is 0.
-
-    Args:
-        stage: The name of the stage.
-        position: The position of the run, at the end of the epoch.
-        members: The members that were trained.
-        sizes: The largest sum of absolute gradients of each of them.
-        several: Whether to name the members.
-    """
-    for member, size in zip(members, sizes.tolist(), strict=True):
-        loss = position.loss_sum[member] / position.batch
-        if size < DEAD_GRADIENT and loss > _LOW_LOSS:
-            name = f" of member {member}" if several else ""
-            warnings.warn(
-                f"{stage}, epoch {position.epoch}: the gradient{name} has died. The loss is {loss:.3g}, but the "
-                f"gradients of all weights add up to at most {size:.1g} in every batch. Use a step that is "
-                "flat nowhere, such as steps.Linear(), or train with cross-entropy first, recipes.two_stage; see "
-                "'Start well'.",
-                DeadGradientWarning,
-                stacklevel=3,
-            )
+        Args:
+            rows: The row of the epoch of each member that was trained.
+        """
+        sizes = [] if self.largest is None else self.largest.tolist()
+        for row, size in zip(rows, sizes, strict=False):
+            if size < DEAD_GRADIENT and row["train_loss"] > _LOW_LOSS:
+                name = f" of member {row['member']}" if "member" in row else ""
+                warnings.warn(
+                    f"{row['stage']}, epoch {row['epoch']}: the gradient{name} has died. The loss is "
+                    f"{row['train_loss']:.3g}, but the gradients of all weights add up to at most {size:.1g} in every "
+                    "batch. Use a step that is flat nowhere, such as steps.Linear(), or train with cross-entropy "
+                    "first, recipes.two_stage; see 'Start well'.",
+                    DeadGradientWarning,
+                    stacklevel=4,
+                )

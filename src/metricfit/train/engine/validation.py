@@ -17,19 +17,16 @@ from torch import Tensor, nn
 
 from metricfit.constraints import RequirementConstraint
 from metricfit.core.counts import Counts
-from metricfit.core.decisions import count_hard
-from metricfit.core.settings import CountSettings
-from metricfit.core.thresholds import PerLabel
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses.base import AdditiveLoss, check_parts
-from metricfit.losses.calling import LossArguments, accepted_arguments, call_loss
+from metricfit.losses.calling import accepted_arguments, call_loss
 from metricfit.losses.combine import Mix
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.data.batches import Batch, count_samples_at_once, join_batches
 from metricfit.train.data.sources import FromLoader, InMemory, Source
 from metricfit.train.engine.launching import gather_batch
-from metricfit.train.monitor import CountedStream, Measured, Monitor, in_double
-from metricfit.train.result import RequirementResult, Threshold
+from metricfit.train.monitor import CountedStream, Measured, Monitor, in_double, make_columns
+from metricfit.train.result import RequirementResult, Row, Threshold
 from metricfit.train.stage import Objective, Stage, match_shapes
 
 
@@ -66,6 +63,17 @@ class Validation:
         the penalty, because the penalty would grow without end.
         """
         return replace(self, observed=0.0)
+
+    def columns(self, stage: Stage, best: float) -> Row:
+        """Return the columns of the history, with the best monitored value so far."""
+        measured = self.measured
+        row: Row = {"validation_loss": self.loss, "monitor": stage.watched.name, "value": measured.value}
+        row |= {"threshold": measured.threshold, "best": best}
+        if has_requirements(stage):
+            row |= {"feasible": measured.feasible, "violation": measured.violation}
+        if isinstance(stage.monitor, (list, tuple)):
+            row |= make_columns(stage.monitors, (measured, *self.others))
+        return row
 
 
 def validate(
@@ -121,36 +129,28 @@ def measure_requirements(
     Returns:
         One result per requirement.
     """
-    monitor, objective = stage.watched, Objective(stage.objective)
+    monitor = stage.watched
     logits, y = match_shapes(logits, batch.y)
-    results = []
+    results: dict[str, RequirementResult] = {}
+
+    def add(requirement: Requirement, value: Tensor, met: bool, at: Threshold) -> None:
+        worst = float(value.flatten()[requirement.excess(value).argmax()]) if value.numel() else math.nan
+        results[str(requirement)] = RequirementResult(str(requirement), worst, requirement.bound, met, rows, at)
+
     if monitor.requirements:
-        counts = count_hard(
-            monitor.as_logits(logits, y),
-            y,
-            CountSettings(
-                task=monitor.task,
-                threshold=PerLabel(threshold)
-                if isinstance(threshold, tuple)
-                else threshold
-                if _is_number(threshold)
-                else None,
-                ignore_index=monitor.ignore_index,
-            ),
-            weight=batch.weight,
-            matrix=any(requirement.metric.needs_matrix for requirement in monitor.requirements),
+        decided = replace(
+            monitor, threshold=threshold if isinstance(threshold, tuple) or _is_number(threshold) else 0.5
         )
+        counts = monitor.averaging.of_all_pixels(decided.count(logits, y, batch.weight)[0])
         for requirement in monitor.requirements:
-            value = requirement.metric(counts)
-            results.append(_make_result(requirement, value, bool(requirement.holds(counts).all()), rows, threshold))
-    monitored = {result.requirement for result in results}
-    for constraint in objective.requirements():
-        if str(constraint.requirement) not in monitored:
+            add(requirement, requirement.metric(counts), bool(requirement.holds(counts).all()), threshold)
+    for constraint in Objective(stage.objective).requirements():
+        if str(constraint.requirement) not in results:
             value, violation = constraint.measure(logits, y, weight=batch.weight, group=batch.group)
             met = value.numel() > 0 and not bool((violation > 0).any())
             exclusive = logits.dim() > y.dim() or constraint.task == "multiclass"
-            results.append(_make_result(constraint.requirement, value, met, rows, _get_decision(constraint, exclusive)))
-    return tuple(results)
+            add(constraint.requirement, value, met, _get_decision(constraint, exclusive))
+    return tuple(results.values())
 
 
 def has_requirements(stage: Stage) -> bool:
@@ -198,13 +198,6 @@ def _get_decision(constraint: RequirementConstraint, exclusive: bool) -> Thresho
     if isinstance(threshold, Tensor):
         return tuple(threshold.tolist())
     return threshold if isinstance(threshold, float) else 0.5
-
-
-def _make_result(
-    requirement: Requirement, value: Tensor, met: bool, rows: str, threshold: Threshold
-) -> RequirementResult:
-    worst = math.nan if not value.numel() else float(value.flatten()[requirement.excess(value).argmax()])
-    return RequirementResult(str(requirement), worst, requirement.bound, met, rows, threshold)
 
 
 NO_BATCHES = "the validation DataLoader gives no batches, so there is nothing to measure on"
@@ -268,39 +261,30 @@ class _Additive(Protocol):
     def value(self, statistics: Any) -> Tensor: ...
 
 
-@dataclass
-class _Part:
-    """A loss with its weight in the whole, and the sum of its statistics so far."""
-
-    loss: _Additive
-    share: float
-    accepts: LossArguments
-    total: Any = 0
-
-    def add(self, logits: Tensor, y: Tensor, batch: Batch) -> None:
-        sums = call_loss(self.loss.statistics, logits, y, self.accepts, weight=batch.weight, group=batch.group)
-        self.total = self.total + (in_double(sums) if isinstance(sums, Counts) else sums.double())
-
-
 class LossOfSums:
     """The loss of all samples of a stream, from sums over its batches.
 
     Args:
-        parts: What ``split_loss`` returned.
+        parts: The parts of the loss with their weights in the whole; what ``split_loss`` returned.
     """
 
-    def __init__(self, parts: Iterable[_Part]) -> None:
+    def __init__(self, parts: Iterable[tuple[_Additive, float]]) -> None:
         self.parts = list(parts)
+        self.totals: list[Any] = [0] * len(self.parts)
 
     def add(self, logits: Tensor, batch: Batch) -> None:
         """Add the samples of a batch."""
         logits, y = match_shapes(logits, batch.y)
-        for part in self.parts:
-            part.add(logits, y, batch)
+        for number, (loss, _) in enumerate(self.parts):
+            accepts = accepted_arguments(getattr(loss, "mean", loss))
+            sums = call_loss(loss.statistics, logits, y, accepts, weight=batch.weight, group=batch.group)
+            self.totals[number] += in_double(sums) if isinstance(sums, Counts) else sums.double()
 
     def value(self) -> float:
         """Return the loss of all samples."""
-        return sum(part.share * float(part.loss.value(part.total)) for part in self.parts)
+        return sum(
+            share * float(loss.value(total)) for (loss, share), total in zip(self.parts, self.totals, strict=True)
+        )
 
 
 class MonitorOfCounts:
@@ -324,7 +308,7 @@ class MonitorOfCounts:
 def validate_stream(
     monitors: Sequence[Monitor],
     objective: Objective,
-    parts: Iterable[_Part],
+    parts: Iterable[tuple[_Additive, float]],
     outputs: Iterable[tuple[Tensor, Batch]],
     check_labels: Callable[[Tensor, Tensor, bool], None] | None,
 ) -> Validation:
@@ -365,21 +349,21 @@ def validate_stream(
     return Validation(loss, measured, observed, others=tuple(others))
 
 
-def split_loss(loss: nn.Module, share: float = 1.0) -> list[_Part] | None:
+def split_loss(loss: nn.Module, share: float = 1.0) -> list[tuple[_Additive, float]] | None:
     """Return the parts of a loss that are functions of sums over samples; None if the loss has any other part."""
     if type(loss) in (nn.BCEWithLogitsLoss, nn.CrossEntropyLoss):
-        return [_Part(_TorchMean(loss), share, accepted_arguments(loss))] if loss.reduction == "mean" else None
+        return [(_TorchMean(loss), share)] if loss.reduction == "mean" else None
     try:
         if isinstance(loss, AdditiveLoss):
             check_parts(loss, "validation", ("statistics", "value"))
-            return [_Part(loss, share, accepted_arguments(loss))]
+            return [(loss, share)]
         if isinstance(loss, Mix):
             check_parts(loss, "validation", ("__init__",))
             pairs = zip(loss.losses, loss.weights, strict=True)
             members = [split_loss(member, share * weight) for member, weight in pairs]
             return None if None in members else [part for parts in members for part in parts or ()]
     except InvalidTypeError:  # a subclass with a forward of its own
-        return None
+        pass
     return None
 
 
