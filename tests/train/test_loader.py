@@ -160,9 +160,9 @@ def test_streams_without_batches_are_refused_with_the_reason():
         trained(DataLoader(Stream(0), batch_size=16))
     with pytest.raises(ValueError, match="epoch 1 of stage 0: the DataLoader gives no batches, although an earlier"):
         trained(DataLoader(Once(), batch_size=16))
-    with pytest.raises(ValueError, match="the validation DataLoader gives no batches"):
+    with pytest.raises(ValueError, match="gives no batches, so there is nothing to measure on"):
         trained(data(), validation=DataLoader(Stream(0), batch_size=16))
-    with pytest.raises(ValueError, match="gives no batches, so there is nothing to evaluate"):
+    with pytest.raises(ValueError, match="gives no batches, so there is nothing to measure on"):
         evaluate(model(), DataLoader(Stream(0), batch_size=16))
 
 

@@ -28,8 +28,10 @@ from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings, resolve_aliases
-from metricfit.train.data.batches import Batch, count_samples_at_once, join_batches, refuse_outputs
+from metricfit.train.data.batches import Batch, refuse_outputs
 from metricfit.train.data.sources import FromLoader, InMemory, Source, as_source, get_weight_dtype
+from metricfit.train.engine.launching import OneDevice
+from metricfit.train.engine.validation import compute_outputs, join_outputs
 from metricfit.train.label_thresholds import best_label_thresholds
 from metricfit.train.monitor import Averaging, CountedStream, read_threshold
 from metricfit.train.stage import find_tasks, match_shapes
@@ -212,23 +214,23 @@ def evaluate(
     stream = _compute_outputs(model, source, batch_size, settings if from_probabilities else None)
     first = next(stream)
     drops = first[0].dim() > 2 if keep_logits is None else not keep_logits
-    needs_scores = isinstance(asked, str) or any(map(Request.needs_scores, requests))
-    if per_image or (drops and not needs_scores and groups is None and first[1].group is None):
+    is_grouped = groups is not None or first[1].group is not None
+    counted = None
+    if per_image or (
+        drops and not is_grouped and not isinstance(asked, str) and not any(map(Request.needs_scores, requests))
+    ):
         counted = CountedRows(requests, asked, settings, averaging)
-        kept: list[tuple[Tensor, Batch]] = []
-        counted.add(*first)
-        kept += [] if drops else [first]
-        del first  # so that one batch is in memory at a time
-        for part in stream:
+    parts: Iterable[tuple[Tensor, Batch]] = chain(iter([first]), stream)
+    del first  # so that one batch is in memory at a time; an exhausted iterator of a list does not keep it
+    if counted is not None and drops:
+        for part in parts:
             counted.add(*part)
-            kept += [] if drops else [part]
             del part
-        result = counted.measure()
-        if drops:
-            return result
-        logits, batch = _join_outputs(kept)
-        return replace(result, logits=logits, target=batch.y)
-    logits, batch = _join_outputs(chain([first], stream))
+        return counted.measure()
+    logits, batch = join_outputs(parts)
+    if counted is not None:
+        counted.add(logits, batch)
+        return replace(counted.measure(), logits=logits, target=batch.y)
     check_nan_logits(logits)
     result = _measure_together(logits, batch, requests, asked, settings, (groups, source), average)
     return replace(result, logits=None, target=None) if drops else result
@@ -375,7 +377,7 @@ def choose_threshold(
 def _compute_outputs(
     model: nn.Module, data: Source, batch_size: int | None, probabilities: CountSettings | None
 ) -> Iterator[tuple[Tensor, Batch]]:
-    """Yield the logits of a model, in eval mode, batch by batch, with labels, weights and groups, on the CPU.
+    """Return the logits of a model, in eval mode, batch by batch, with labels, weights and groups, on the CPU.
 
     Args:
         model: The model.
@@ -389,48 +391,27 @@ def _compute_outputs(
     """
     parameter = next(model.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
-    was_training = model.training
-    model.eval()
-    empty = True
-    try:
-        for batch in _read_batches(data, batch_size, device):
-            with torch.no_grad():  # a generator does not keep the caller's
-                outputs = model(batch.x.to(device) if isinstance(batch.x, Tensor) else batch.x)
-            if not isinstance(outputs, Tensor):
-                raise refuse_outputs(outputs)
-            if outputs.dim() == 0 or len(outputs) != len(batch):
-                raise InvalidValueError(
-                    f"the model must return one row of logits per sample, got {tuple(outputs.shape)} for {len(batch)} "
-                    "labels"
-                )
-            empty = False
-            labels = Batch(None, batch.y, batch.weight, None, batch.group).to(torch.device("cpu"))
-            outputs = outputs.cpu()
-            del batch  # the caller may drop the outputs before the next batch is read
-            if probabilities is not None:
-                settings = probabilities
-                outputs = logits_of(*match_shapes(outputs, labels.y), settings.task, settings.ignore_index, exact=True)
-            parts = [(outputs, labels)]
-            del outputs, labels
-            yield parts.pop()
-    finally:
-        model.train(was_training)
-    if empty:
-        raise InvalidValueError("the DataLoader gives no batches, so there is nothing to evaluate")
 
+    def place(x: Any) -> Any:
+        return x.to(device) if isinstance(x, Tensor) else x
 
-def _read_batches(data: Source, batch_size: int | None, device: torch.device) -> Iterator[Batch]:
-    if isinstance(data, FromLoader):
-        return data.batches(device)
-    if batch_size is None:
-        batch_size = count_samples_at_once(data.x[0] if isinstance(data, InMemory) else data.first())
-    return data.batches(torch.split(torch.arange(len(data)), batch_size), device)
+    def read(output: tuple[Tensor, Batch]) -> tuple[Tensor, Batch]:
+        outputs, batch = output
+        if not isinstance(outputs, Tensor):
+            raise refuse_outputs(outputs)
+        if outputs.dim() == 0 or len(outputs) != len(batch):
+            raise InvalidValueError(
+                f"the model must return one row of logits per sample, got {tuple(outputs.shape)} for {len(batch)} "
+                "labels"
+            )
+        labels = Batch(None, batch.y, batch.weight, None, batch.group).to(torch.device("cpu"))
+        logits = outputs.cpu()
+        if probabilities is not None:
+            settings = probabilities
+            logits = logits_of(*match_shapes(logits, labels.y), settings.task, settings.ignore_index, exact=True)
+        return logits, labels
 
-
-def _join_outputs(outputs: Iterable[tuple[Tensor, Batch]]) -> tuple[Tensor, Batch]:
-    """Return the outputs of all batches together, for metrics that need them together."""
-    logits, batches = zip(*outputs, strict=True)
-    return torch.cat(logits), join_batches(batches)
+    return map(read, compute_outputs(OneDevice(device), model, data, place, batch_size=batch_size))
 
 
 class CountedRows:

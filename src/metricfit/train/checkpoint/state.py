@@ -30,26 +30,15 @@ class DamagedError(MetricfitError, ValueError):
 
 @dataclass
 class Standing:
-    """The best measurement of a member in a stage so far, and the number of epochs since."""
+    """The best measurement of a member in a stage so far, NaN before the first, and the number of epochs since."""
 
-    best: float = math.nan
-    best_epoch: int = -1
-    threshold: float | tuple[float, ...] = math.nan
+    measured: Measured = field(default_factory=lambda: Measured(math.nan, math.nan))
     waited: int = 0
-    feasible: bool = True
-    violation: float = 0.0
     succeeded: bool = False  # whether an epoch has met the objective's requirements
 
-    @property
-    def measured(self) -> Measured:
-        """The best measurement; its value is NaN before the first."""
-        return Measured(self.best, self.threshold, self.feasible, self.violation)
-
-    def improve(self, measured: Measured, epoch: int) -> None:
+    def improve(self, measured: Measured) -> None:
         """Make this measurement the best."""
-        self.best, self.threshold = measured.value, measured.threshold
-        self.feasible, self.violation = measured.feasible, measured.violation
-        self.best_epoch, self.waited = epoch, 0
+        self.measured, self.waited = measured, 0
 
 
 @dataclass
@@ -108,7 +97,9 @@ class RunState:
             history = [json.loads(epoch) for epoch in saved["history"]]
             for row in (row for rows in history for row in rows):
                 check_alike(row, {"stage": "", "epoch": 0, "step": 0, "train_loss": 0.0}, "history")
-            standings = [Standing(**each) for each in saved["loop"]["standings"]]
+            standings = [
+                Standing(**{**each, "measured": Measured(**each["measured"])}) for each in saved["loop"]["standings"]
+            ]
             position = Position(**{**saved["loop"], "standings": standings})
             places = (position.stage, position.epoch, position.batch, position.step)
             if not members or any(isinstance(place, float) or place < 0 for place in places):

@@ -113,7 +113,8 @@ class FromDataset:
         self._target: Tensor | None = None
         self._some: Tensor | None = None
         self._first: tuple[Any] | None = None
-        self._reader: _Reader | None = None
+        self._loader: DataLoader[Any] | None = None
+        self._order, self._generator = _SeededOrder(), torch.Generator()  # not the model's random numbers
 
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]
@@ -121,7 +122,8 @@ class FromDataset:
     def with_dtype(self, dtype: torch.dtype) -> FromDataset:
         """Return the data with inputs converted to this type, if they are a floating-point tensor."""
         copied = copy.copy(self)
-        copied.dtype, copied._reader = dtype, None
+        copied.dtype, copied._loader = dtype, None
+        copied._order, copied._generator = _SeededOrder(), torch.Generator()
         return copied
 
     @property
@@ -164,31 +166,19 @@ class FromDataset:
 
     def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
         """Yield one batch per list of sample numbers; random augmentation depends on the seed."""
-        if self._reader is None:
-            self._reader = _Reader(self.dataset, self.workers, pin_memory=device.type == "cuda")
-        for index, item in zip(order, self._reader.read(order, seed), strict=True):
+        if self._loader is None:  # its order is set before each epoch, so that workers need not be started again
+            self._loader = DataLoader(
+                _SeededItems(self.dataset),
+                batch_sampler=self._order,
+                num_workers=self.workers,
+                pin_memory=device.type == "cuda",
+                generator=self._generator,
+                persistent_workers=self.workers > 0,
+            )
+        self._order.batches, self._order.seed = order, seed
+        self._generator.manual_seed(seed)
+        for index, item in zip(order, self._loader, strict=True):
             yield replace(make_batch(item, device, self.dtype), index=index.to(device))
-
-
-class _Reader:
-    """A DataLoader whose order is set before each epoch, so that its workers need not be started again."""
-
-    def __init__(self, dataset: Any, workers: int, *, pin_memory: bool) -> None:
-        self.order = _SeededOrder()
-        self.generator = torch.Generator()  # not the model's random numbers
-        self.loader = DataLoader(
-            _SeededItems(dataset),
-            batch_sampler=self.order,
-            num_workers=workers,
-            pin_memory=pin_memory,
-            generator=self.generator,
-            persistent_workers=workers > 0,
-        )
-
-    def read(self, order: Sequence[Tensor], seed: int) -> Iterator[Any]:
-        self.order.batches, self.order.seed = order, seed
-        self.generator.manual_seed(seed)
-        return iter(self.loader)
 
 
 class _SeededOrder(Sampler[list[tuple[int, int]]]):
@@ -538,7 +528,12 @@ def compute_class_weights(y: Tensor, class_weight: ClassWeight, classes: int = 0
             )
         return len(labels) / (counts.clamp(min=1) * (counts > 0).sum()).to(torch.get_default_dtype())
     if isinstance(class_weight, Mapping):
-        class_weight = _list_weights(class_weight, len(counts))
+        if not class_weight or not all(isinstance(label, Integral) and label >= 0 for label in class_weight):
+            raise InvalidValueError(
+                f"class_weight must name classes by their numbers, as in {{0: 1.0, 1: 5.0}}; got {quote(class_weight)}"
+            )
+        size = max(len(counts), max(class_weight) + 1)
+        class_weight = [float(class_weight.get(label, 1.0)) for label in range(size)]
     weights = torch.as_tensor(class_weight, dtype=torch.get_default_dtype(), device=y.device)
     if weights.dim() != 1 or not bool((weights.isfinite() & (weights >= 0)).all()):
         raise InvalidValueError(
@@ -550,29 +545,13 @@ def compute_class_weights(y: Tensor, class_weight: ClassWeight, classes: int = 0
 
 
 def weigh_samples(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | None) -> Tensor | None:
-    """Multiply the weights of the samples by those of their classes."""
+    """Multiply the weights of the samples by those of their classes; ignored labels (below 0) have weight 0."""
     if class_weight is None:
         return weight
-    by_class = look_up_weights(compute_class_weights(y, class_weight), _as_class_numbers(y))
+    labels = _as_class_numbers(y)
+    by_class = compute_class_weights(y, class_weight).gather(-1, labels.clamp(min=0))
+    by_class = torch.where(labels >= 0, by_class, 0.0)
     return by_class if weight is None else by_class * weight.reshape(-1)
-
-
-def look_up_weights(class_weights: Tensor, labels: Tensor) -> Tensor:
-    """Return the weight of each label, and 0 for ignored labels (below 0).
-
-    Args:
-        class_weights: One weight per class, or one row of them per row of labels.
-        labels: Class numbers.
-    """
-    return torch.where(labels >= 0, class_weights.gather(-1, labels.clamp(min=0)), 0.0)
-
-
-def _list_weights(weights: Mapping[int, float], classes: int) -> list[float]:
-    if not weights or not all(isinstance(label, Integral) and label >= 0 for label in weights):
-        raise InvalidValueError(
-            f"class_weight must name classes by their numbers, as in {{0: 1.0, 1: 5.0}}; got {quote(weights)}"
-        )
-    return [float(weights.get(label, 1.0)) for label in range(max(classes, max(weights) + 1))]
 
 
 def _as_class_numbers(y: Tensor) -> Tensor:

@@ -208,7 +208,7 @@ class Member:
 
     def logits(self, data: Source) -> tuple[Tensor, Batch]:
         """Return the logits of all samples with labels and weights; each rank computes its share."""
-        return join_outputs(self.outputs_of(data))
+        return gather_batch(*join_outputs(self.outputs_of(data)))
 
     def outputs_of(self, data: Source) -> Iterator[tuple[Tensor, Batch]]:
         """Yield the logits of this rank's share of the samples, batch by batch, in eval mode and without gradient."""

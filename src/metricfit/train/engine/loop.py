@@ -214,13 +214,13 @@ class Loop:
                 standing.succeeded |= bool(result.meets)
                 trained.observe(result.after_success() if standing.succeeded else result)
                 if stage.watched.better(result.measured, standing.measured):
-                    standing.improve(result.measured, position.epoch)
+                    standing.improve(result.measured)
                     trained.remember()
                     improved.append(member)
                 else:
                     standing.waited += 1
                     stopped += [member] if stage.patience is not None and standing.waited >= stage.patience else []
-                row |= result.columns(stage, standing.best)
+                row |= result.columns(stage, standing.measured.value)
             for callback in self.callbacks:
                 callback.validated(active, partial(learner.outputs, active))
                 if improved:
@@ -263,7 +263,7 @@ class Loop:
             return
         active = list(self.learner.active)
         for member, result in zip(active, self._validate(stage, active), strict=True):
-            self.position.standings[member].improve(result.measured, epoch=-1)
+            self.position.standings[member].improve(result.measured)
             self.position.standings[member].succeeded = bool(result.meets)
             self.learner.members[member].remember()
 

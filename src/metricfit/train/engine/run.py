@@ -250,15 +250,15 @@ class TrainingRun:
         with randomness.seeded_run(seed, runtime.device), self._default_dtype():
             rows = loop.run()
             self.learner.finish()
-            standings = loop.position.standings
-            requirements = [self._measure(*each) for each in enumerate(standing.threshold for standing in standings)]
+            best = [standing.measured for standing in loop.position.standings]
+            requirements = [self._measure(number, measured.threshold) for number, measured in enumerate(best)]
         seconds = time.perf_counter() - settings.started
         return [
             FitResult(
                 member.model.eval(),
                 self._history(number, rows),
-                standings[number].best,
-                standings[number].threshold,
+                best[number].value,
+                best[number].threshold,
                 seconds,
                 member.objective.loss,
                 requirements[number],

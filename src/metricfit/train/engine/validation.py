@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,6 @@ from metricfit.losses.combine import Mix
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.data.batches import Batch, count_samples_at_once, join_batches
 from metricfit.train.data.sources import FromLoader, InMemory, Source
-from metricfit.train.engine.launching import gather_batch
 from metricfit.train.monitor import CountedStream, Measured, Monitor, in_double, make_columns
 from metricfit.train.result import RequirementResult, Row, Threshold
 from metricfit.train.stage import Objective, Stage, match_shapes
@@ -200,54 +199,59 @@ def _get_decision(constraint: RequirementConstraint, exclusive: bool) -> Thresho
     return threshold if isinstance(threshold, float) else 0.5
 
 
-NO_BATCHES = "the validation DataLoader gives no batches, so there is nothing to measure on"
-
-
 def compute_outputs(
-    fabric: Any, model: nn.Module, data: Source, lay_out: Callable[[Any], Any], at_least: int = 1
+    runtime: Any,
+    model: nn.Module,
+    data: Source,
+    lay_out: Callable[[Any], Any],
+    at_least: int = 1,
+    batch_size: int | None = None,
 ) -> Iterator[tuple[Tensor, Batch]]:
     """Yield the logits of this rank's share of the samples with their batches, in eval mode and without gradient.
 
     Args:
-        fabric: The launched Fabric, or one device without it.
-        model: The model, which is in training mode again at the end.
+        runtime: The launched Fabric, or one device without it.
+        model: The model, whose mode is restored at the end.
         data: The samples.
-        lay_out: Brings inputs into the layout that the model prefers.
+        lay_out: Brings inputs into the layout, or to the device, that the model needs.
         at_least: Number of samples that one pass takes at least, such as the size of the batches in training.
+        batch_size: Number of samples of one pass; by default as many as are known to fit into memory.
 
     Raises:
         ValueError: A loader gives no batches.
     """
+    was_training = model.training
     model.eval()
     empty = True
     try:
-        for batch in _take_share(fabric, data, at_least):
+        for batch in _take_share(runtime, data, at_least, batch_size):
             empty = False
-            with torch.no_grad():
-                logits = drop_uncounted(model(lay_out(batch.x)), batch)
-            yield logits, batch
+            with torch.no_grad():  # a generator does not keep the caller's
+                output = [(drop_uncounted(model(lay_out(batch.x)), batch), batch)]
+            del batch  # the caller may drop the output before the next batch is read
+            yield output.pop()
     finally:
-        model.train()
+        model.train(was_training)
     if empty:
-        raise InvalidValueError(NO_BATCHES)
+        raise InvalidValueError("the DataLoader gives no batches, so there is nothing to measure on")
 
 
 def join_outputs(outputs: Iterable[tuple[Tensor, Batch]]) -> tuple[Tensor, Batch]:
-    """Return the logits of the samples of all ranks, with labels, weights and groups."""
+    """Return the logits of all batches together, with labels, weights and groups."""
     logits, batches = zip(*outputs, strict=True)
-    return gather_batch(torch.cat(logits), join_batches(batches))
+    return torch.cat(logits), join_batches(batches)
 
 
-def _take_share(fabric: Any, data: Source, at_least: int) -> Iterator[Batch]:
+def _take_share(runtime: Any, data: Source, at_least: int, batch_size: int | None) -> Iterator[Batch]:
     """Yield the batches that this rank evaluates; without samples, one batch that does not count."""
     if isinstance(data, FromLoader):
-        yield from data.batches(fabric.device)
+        yield from data.batches(runtime.device)
         return
     numbers = torch.arange(len(data))
-    share = numbers.tensor_split(fabric.world_size)[fabric.global_rank]
-    sample = data.x[0] if isinstance(data, InMemory) else data.first()
-    order = torch.split(share if len(share) else numbers[:1], count_samples_at_once(sample, at_least))
-    for batch in data.batches(order, fabric.device):
+    share = numbers.tensor_split(runtime.world_size)[runtime.global_rank]
+    if batch_size is None:
+        batch_size = count_samples_at_once(data.x[0] if isinstance(data, InMemory) else data.first(), at_least)
+    for batch in data.batches(torch.split(share if len(share) else numbers[:1], batch_size), runtime.device):
         yield batch if len(share) else batch.without_samples()
 
 
@@ -276,7 +280,7 @@ class LossOfSums:
         """Add the samples of a batch."""
         logits, y = match_shapes(logits, batch.y)
         for number, (loss, _) in enumerate(self.parts):
-            accepts = accepted_arguments(getattr(loss, "mean", loss))
+            accepts = accepted_arguments(cast(nn.Module, getattr(loss, "mean", loss)))
             sums = call_loss(loss.statistics, logits, y, accepts, weight=batch.weight, group=batch.group)
             self.totals[number] += in_double(sums) if isinstance(sums, Counts) else sums.double()
 
