@@ -1,12 +1,12 @@
-"""Ensembles over folds: nobody judges what it has trained on, and the threshold is the best on what is left out."""
+"""Ensembles over folds: nobody judges what it has trained on."""
 
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score
 from torch import nn
 
 from metricfit.curves import best_threshold
+from metricfit.decide import best_decision
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import fit, fit_folds, recipes
 from metricfit.train.data.batches import derive_seed
@@ -31,7 +31,7 @@ SETTINGS = {"epochs": 5, "batch_size": 50, "lr": 0.02, "progress": False}
 
 @pytest.fixture(scope="module")
 def ensemble():
-    return fit_folds(network, data(), WeightedBCELoss(), folds=5, metric="f1", seed=3, **SETTINGS)
+    return fit_folds(network, data(), WeightedBCELoss(), folds=5, seed=3, **SETTINGS)
 
 
 @pytest.mark.parametrize("folds", [2, 5, 8])
@@ -100,61 +100,19 @@ def test_other_samples_labels_do_not_reach_the_member_that_holds_them_out():
     assert not torch.equal(plain[0], other[0])
 
 
-def test_the_threshold_is_the_best_on_the_out_of_fold_scores(ensemble):
-    _, y = data()
-    scores = ensemble.out_of_fold.double().sigmoid().reshape(-1)
-    expected = best_threshold(scores, y, "f1")
-    assert ensemble.value == expected.value
-    assert torch.equal(scores >= ensemble.threshold, scores >= expected.threshold)
-
-
-def test_the_threshold_distinguishes_large_logits():
-    """A model that is not trained further gives logits of 18 to 30, whose float32 probabilities are all 1."""
-    x = torch.tensor([[30.0], [25.0], [28.0], [27.0], [20.0], [18.5], [19.0], [21.0]] * 2)
-    y = (x[:, 0] > 22).long()
-
-    def identity():
-        model = nn.Linear(1, 1, bias=False)
-        nn.init.ones_(model.weight)
-        return model
-
-    result = fit_folds(identity, (x, y), WeightedBCELoss(), folds=2, metric="f1", epochs=1, lr=1e-12, progress=False)
-    assert result.value == 1.0
-    assert torch.equal(result.predict(x), y)
-
-
-def test_requirements_on_the_threshold_and_weights():
-    x, y = data()
-    weight = 1.0 + (torch.arange(N) % 3)
-    result = fit_folds(
-        network,
-        (x, y, weight),
-        WeightedBCELoss(),
-        folds=4,
-        metric="precision",
-        subject_to="recall >= 0.9",
-        **SETTINGS,
-    )
-    scores = result.out_of_fold.double().sigmoid().reshape(-1)
-    expected = best_threshold(scores, y, "precision", subject_to="recall >= 0.9", weight=weight)
-    assert torch.equal(scores >= result.threshold, scores >= expected.threshold)
-    assert float((scores[y == 1] >= result.threshold).double().mean()) > 0.8
-
-
 def test_logits_are_the_mean_of_the_members_and_predictions_are_at_the_threshold(ensemble):
     x, _ = data()
     with torch.no_grad():
         mean = sum(one.model(x) for one in ensemble.members) / 5
     torch.testing.assert_close(ensemble.logits(x), mean)
     torch.testing.assert_close(ensemble.logits(x.numpy(), chunk=17), mean)
-    assert torch.equal(ensemble.predict(x), (mean.sigmoid().squeeze(1) >= ensemble.threshold).long())
+    assert torch.equal(ensemble.predict(x, 0.3), (mean.sigmoid().squeeze(1) >= 0.3).long())
     assert not ensemble.logits(x).requires_grad
 
 
-def test_without_a_metric_decisions_are_at_a_half():
+def test_decisions_are_at_a_half_by_default():
     result = fit_folds(network, data(), recipes.two_stage("f1"), folds=3, **SETTINGS)
     x, _ = data()
-    assert (result.threshold, result.value) == (None, None)
     assert torch.equal(result.predict(x), (result.logits(x).squeeze(1) >= 0).long())
 
 
@@ -183,18 +141,15 @@ def test_several_labels_with_user_defined_folds():
         fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), folds=2)
 
 
-def test_a_sample_that_nobody_held_out_has_no_out_of_fold_logits_and_no_part_in_the_threshold():
+def test_a_sample_that_nobody_held_out_has_no_out_of_fold_logits():
     x, y = data()
     splits = [(range(50, N), range(50)), (range(50), range(50, 150)), (range(100), range(100, 150))]
-    result = fit_folds(network, (x, y), WeightedBCELoss(), folds=splits, metric="f1", **SETTINGS)
+    result = fit_folds(network, (x, y), WeightedBCELoss(), folds=splits, **SETTINGS)
     assert bool(result.out_of_fold[150:].isnan().all())
     assert not bool(result.out_of_fold[:150].isnan().any())
     with torch.no_grad():
         twice = (result.members[1].model(x[100:150]) + result.members[2].model(x[100:150])) / 2
     torch.testing.assert_close(result.out_of_fold[100:150], twice)
-    scores = result.out_of_fold[:150].double().sigmoid().reshape(-1)
-    expected = best_threshold(scores, y[:150], "f1")
-    assert torch.equal(scores >= result.threshold, scores >= expected.threshold)
 
 
 def test_the_same_seed_gives_the_same_and_torchs_random_numbers_are_left_alone():
@@ -231,34 +186,13 @@ def test_a_model_instead_of_what_makes_one_is_refused():
         fit_folds(network(), data(), WeightedBCELoss(), folds=2)
 
 
-def test_requirements_on_no_threshold_are_refused():
-    with pytest.raises(ValueError, match="subject_to restricts the threshold that metric= tunes"):
-        fit_folds(network, data(), WeightedBCELoss(), folds=2, subject_to="recall >= 0.5")
-
-
-def test_a_threshold_for_exclusive_classes_is_refused():
-    with pytest.raises(ValueError, match="the 3 classes of the model exclude each other; leave it out"):
-        fit_folds(lambda: network(3), data(3), nn.CrossEntropyLoss(), folds=2, metric="f1")
-
-
-def test_several_labels_have_a_threshold_each():
-    x, y = data()
-    labels, rows = torch.stack([y, (x[:, 1] > 0.3).long()], 1), torch.arange(N)
-    splits = [(rows[rows % 2 != part], rows[rows % 2 == part]) for part in range(2)]
-    settings = {"folds": splits, "metric": "f1", **SETTINGS}
-    ensemble = fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), **settings)
-    best = [best_threshold(ensemble.out_of_fold[:, label], labels[:, label], "f1").value for label in range(2)]
-    assert ensemble.value == pytest.approx(np.mean(best))
-    decided = ensemble.out_of_fold.sigmoid() >= torch.tensor(ensemble.threshold, dtype=torch.float64)
-    assert np.mean([f1_score(labels[:, label], decided[:, label]) for label in range(2)]) == pytest.approx(
-        np.mean(best)
-    )
-    expected = ensemble.logits(x).sigmoid() >= torch.tensor(ensemble.threshold, dtype=torch.float64)
-    assert torch.equal(ensemble.predict(x), expected.long())
-    with pytest.raises(ValueError, match="the best thresholds of several labels are searched without requirements"):
-        fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), subject_to="recall >= 0.5", **settings)
-
-
 def test_a_dataset_is_refused():
     with pytest.raises(TypeError, match="fit_folds needs data in memory"):
         fit_folds(network, torch.utils.data.TensorDataset(*data()), WeightedBCELoss())
+
+
+def test_a_decision_is_chosen_on_the_out_of_fold_logits(ensemble):
+    _, y = data()
+    decision = best_decision(ensemble.out_of_fold.reshape(-1), y, "f1", rule="empirical")
+    expected = best_threshold(ensemble.out_of_fold.reshape(-1), y, "f1")
+    assert decision.evidence.value == pytest.approx(expected.value)

@@ -1,5 +1,7 @@
 """Which checkpoint a run continues from when some are damaged."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from damages import DAMAGES, damage
@@ -8,6 +10,7 @@ from metricfit.errors import CheckpointError
 from metricfit.train import CheckpointWarning
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.state import DamagedError, Position, RunState, Standing, pack, unpack
+from metricfit.train.engine.launching import on_first_rank
 
 
 def state(step):
@@ -58,9 +61,12 @@ def test_a_folder_in_the_place_of_a_checkpoint_is_passed_over(folder):
 
 
 def test_processes_that_do_not_read_get_what_was_read(folder):
-    assert folder.load(False, lambda value: value or "of rank 0") == "of rank 0"
+    def elsewhere(value):
+        return SimpleNamespace(is_global_zero=False, broadcast=lambda outcome: value)
+
+    assert on_first_rank(elsewhere(("of rank 0", None)), folder.load) == "of rank 0"
     with pytest.raises(CheckpointError, match="of rank 0"):
-        folder.load(False, lambda value: CheckpointError("of rank 0"))
+        on_first_rank(elsewhere((None, CheckpointError("of rank 0"))), folder.load)
 
 
 def test_every_beginning_of_a_packed_state_is_noticed():

@@ -10,7 +10,7 @@ from metricfit import AugmentedLagrangian, Counts, MetricLoss, metrics, steps
 from metricfit import train as training
 from metricfit.constraints import RequirementConstraint
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Monitor, fit, fit_folds, fit_population, recipes
+from metricfit.train import Monitor, fit, fit_population, recipes
 
 SETTINGS = {"epochs": 12, "batch_size": 128, "lr": 0.02, "progress": False}
 
@@ -134,21 +134,6 @@ def test_one_warning_names_the_members_that_break_a_requirement():
     objective = AugmentedLagrangian(WeightedBCELoss(), "recall >= 0.999", mu=0.01, rho=1.0)
     with pytest.warns(UserWarning, match=r"member 0: recall.*; member 1: recall"):
         fit_population([network(0), network(1)], data(), objective, **{**SETTINGS, "epochs": 1})
-
-
-def test_folds_whose_threshold_meets_the_requirement_do_not_warn_of_their_members():
-    stages = recipes.constrained("precision", "recall >= 0.9")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fit_folds(
-            network,
-            data(),
-            stages,
-            folds=2,
-            metric="precision",
-            subject_to="recall >= 0.9",
-            **{**SETTINGS, "epochs": 1},
-        )
 
 
 def test_a_finished_run_still_says_what_held(tmp_path):

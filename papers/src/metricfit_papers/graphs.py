@@ -167,7 +167,7 @@ def find_obstacle(
         return tensor
 
     mode = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[batch.y.device]), randomness.seeded(0):
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[batch.y.device]), randomness.Stream(0):
         warnings.simplefilter("ignore")  # torch's, that it does not find every wait
         try:
             modules = copy.deepcopy(model), copy.deepcopy(loss)

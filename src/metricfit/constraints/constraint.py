@@ -176,6 +176,20 @@ class Constraint(LateBuffers, ABC):
         """Whether a forward pass now belongs to training, so that its violations are recorded."""
         return self.training and torch.is_grad_enabled()
 
+    def is_new_pass(self, amount: Tensor) -> bool:
+        """Whether a forward pass adds this amount, because no checkpoint computes an earlier pass again.
+
+        Args:
+            amount: What the pass adds to a record.
+
+        Returns:
+            Whether to add it.
+        """
+        if self.recomputed_pass(amount) is not None:
+            return False
+        self.remember_pass(amount, amount)
+        return True
+
     @property
     def over_ranks(self) -> bool:
         """Whether a forward pass now uses the samples of all ranks."""
@@ -207,26 +221,6 @@ class MeasuredConstraint(Constraint):
     def is_equality(self) -> bool:
         """Whether the violation should be 0, rather than at most 0, so that multipliers can be negative."""
         return False
-
-    def observe_held_out(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        *,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-        sync: bool = False,
-    ) -> None:
-        """Record the violation on held-out rows, for the next update.
-
-        Args:
-            logits: The outputs of the model.
-            target: The labels.
-            weight: One weight per row.
-            group: The group numbers of the rows.
-            sync: Whether each rank of a distributed run passes its share of the rows.
-        """
-        self.record_held_out(Rows(logits, target, weight, group=group), sync)
 
     @abstractmethod
     def record_held_out(self, rows: Rows, sync: bool) -> None:
@@ -405,8 +399,7 @@ class FunctionConstraint(MeasuredConstraint):
 
     def _record(self, violation: Tensor, known: Tensor, *, counts: bool = True) -> None:
         total, times, seen = self.made("total", violation), self.made("times", violation), violation.detach()
-        if counts and self.recomputed_pass(seen) is None:
-            self.remember_pass(seen, seen)
+        if counts and self.is_new_pass(seen):
             total.add_(seen)
             times.add_(known)
 

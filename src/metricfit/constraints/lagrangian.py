@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from metricfit.constraints.constraint import Constraint, FunctionConstraint, MeasuredConstraint
+from metricfit.constraints.constraint import Constraint, FunctionConstraint, MeasuredConstraint, Rows
 from metricfit.constraints.ranking import RankingConstraint
 from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.core.buffers import LateBuffers
@@ -187,9 +187,8 @@ class AugmentedLagrangian(LateBuffers):
                 "weights as floating point numbers"
             )
         total = self.unconstrained(logits, target, weight, index=index, group=group)
-        for constraint in self.constraints:
-            total = total + constraint(logits, target, self.mu, index=index, weight=weight, group=group)
-        return total
+        rows = Rows(logits, target, weight, index, group)
+        return sum((constraint.term(rows, self.mu) for constraint in self.constraints), total)  # type: ignore[operator]
 
     def unconstrained(
         self,
@@ -267,8 +266,9 @@ class AugmentedLagrangian(LateBuffers):
                 "the multipliers of this AugmentedLagrangian are updated on the batches of training; make it with "
                 "update_on='held_out' to update them on held-out rows"
             )
+        rows = Rows(logits, target, weight, group=group)
         for constraint in self.constraints:
-            constraint.observe_held_out(logits, target, weight=weight, group=group, sync=sync)  # type: ignore[operator]
+            constraint.record_held_out(rows, sync)  # type: ignore[operator]
 
     @torch.no_grad()
     def observe(self, value: float | Tensor) -> None:

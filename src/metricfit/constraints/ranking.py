@@ -219,11 +219,9 @@ class RankingConstraint(Constraint):
                 "RankingConstraint under vmap needs multipliers for each member: stack its buffers, and go through "
                 "torch.func.functional_call; train.fit_population does"
             )
-        if self.recomputed_pass(violation) is not None:
-            return
-        self.remember_pass(violation, violation)
-        shape = self.pending.shape[:-1]
-        self.pending.index_add_(-1, positions, violation.to(self.pending.dtype).reshape(*shape, -1))
+        if self.is_new_pass(violation):
+            shape = self.pending.shape[:-1]
+            self.pending.index_add_(-1, positions, violation.to(self.pending.dtype).reshape(*shape, -1))
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""

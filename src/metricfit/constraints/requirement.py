@@ -136,22 +136,17 @@ class RequirementConstraint(MeasuredConstraint):
         self._exclusive = counts.exclusive
         if self.memory is not None:
             counts = self.memory(counts)
-        violation, measured = self._violations(counts)
+        value, measured = self._values(counts)
+        violation = self.requirement.deviation(value)
         multiplier = self.made("multiplier", violation)
         if self.learns and (self.seen is None or not self.held_out):
             self._record(torch.stack(self._all_ranks(self._count(count_hard, rows)).tensors))
         return self.sum_of_terms(violation, measured, multiplier, penalty)
 
-    def _violations(self, counts: Counts) -> tuple[Tensor, Tensor]:
-        """Return the violations, and whether there were samples to measure each one."""
-        value, measured = self._values(counts)
-        return self.requirement.deviation(value), measured
-
     def _record(self, hard: Tensor) -> None:
         """Add hard counts to those since the last update, if training batches move the multipliers."""
         seen = self.made("seen", hard)
-        if not self.held_out and self.recomputed_pass(hard) is None:
-            self.remember_pass(hard, hard)
+        if not self.held_out and self.is_new_pass(hard):
             seen.add_(hard)
 
     @property

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.train.callbacks import Callback, add_progress_bar
 from metricfit.train.data.batches import Batches, as_batches
-from metricfit.train.data.groups import with_group_numbers
 from metricfit.train.data.sources import ClassWeight, InMemory, Source, as_source, get_weight_dtype
 from metricfit.train.engine.launching import launch, one_device
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.run import MakeLearner, TrainingRun
 from metricfit.train.engine.stack import has_2d_convolutions
+from metricfit.train.label_checks import with_group_numbers
 from metricfit.train.monitor import Monitored
 from metricfit.train.result import FitResult
 from metricfit.train.settings import (

@@ -1,8 +1,7 @@
-"""fit_folds: an ensemble over folds, evaluated and tuned on the samples that its members did not train on."""
+"""fit_folds: an ensemble over folds, with logits of every sample from the members that did not train on it."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -11,20 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.settings import CountSettings
-from metricfit.core.tasks import canonical
 from metricfit.core.tensor_numerics import is_positive
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.metrics.curves import Requirements
-from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.metrics.row_cost import check_of_counts
 from metricfit.train import label_checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, derive_seed
 from metricfit.train.data.sources import InMemory, as_source, as_tensor, get_weight_dtype
-from metricfit.train.engine.validation import UnmetRequirementWarning
 from metricfit.train.fitting import Split, as_sample_numbers, fit_population
-from metricfit.train.label_thresholds import best_probability_threshold
-from metricfit.train.monitor import measure_at_best, refuse_requirements
 from metricfit.train.result import FitResult
 from metricfit.train.stage import Stage
 
@@ -33,11 +24,11 @@ from metricfit.train.stage import Stage
 class Ensemble:
     """An ensemble over folds, which averages the logits of its members.
 
+    ``decide.best_decision(ensemble.out_of_fold, y, "f1")`` chooses a decision for a metric, also under requirements.
+
     Attributes:
         members: The FitResult of each member.
         out_of_fold: The logits of each training sample by the members that did not train on it.
-        threshold: The best threshold for the metric on these logits, or one per label; None without a metric.
-        value: The value of the metric at this threshold.
         exclusive: Whether the classes exclude each other, so that the class with the largest logit is chosen.
 
     Example:
@@ -50,8 +41,6 @@ class Ensemble:
 
     members: list[FitResult]
     out_of_fold: Tensor
-    threshold: float | tuple[float, ...] | None
-    value: float | None
     exclusive: bool = False
 
     @torch.no_grad()
@@ -68,11 +57,12 @@ class Ensemble:
         inputs = as_tensor(x, "x", keep_dtype=True)
         return torch.stack([_compute_logits(member.model, inputs, chunk) for member in self.members]).mean(0)
 
-    def predict(self, x: Any) -> Tensor:
-        """Return decisions: at the threshold, or at 0.5 if none was tuned; of exclusive classes, the class.
+    def predict(self, x: Any, threshold: float = 0.5) -> Tensor:
+        """Return decisions: at a threshold, or of exclusive classes, the class with the largest logit.
 
         Args:
             x: The inputs.
+            threshold: The probability above which a sample is positive.
 
         Returns:
             Class numbers, or 0 and 1 for two classes and for labels.
@@ -82,10 +72,7 @@ class Ensemble:
             return logits.argmax(1)
         if logits.dim() == 2 and logits.shape[1] == 1:
             logits = logits.squeeze(1)
-        threshold = 0.5 if self.threshold is None else self.threshold
-        return is_positive(
-            logits, torch.tensor(threshold, dtype=torch.float64) if isinstance(threshold, tuple) else threshold
-        ).long()
+        return is_positive(logits, threshold).long()
 
 
 def fit_folds(
@@ -94,8 +81,6 @@ def fit_folds(
     objective: nn.Module | Stage | Iterable[Stage],
     *,
     folds: int | Sequence[Split] = 8,
-    metric: str | Metric | Formula | None = None,
-    subject_to: Requirements | None = None,
     seed: int = 0,
     **settings: Any,
 ) -> Ensemble:
@@ -106,25 +91,21 @@ def fit_folds(
         train: ``(X, y)`` or ``(X, y, weight)``.
         objective: A loss, or stages.
         folds: The number of stratified folds, or for each member its training and validation samples.
-        metric: The metric for which the threshold of one output is tuned, on the out-of-fold logits, or that of each of
-            several labels, for the mean over the labels. With None no threshold is tuned.
-        subject_to: Requirements on the threshold of one output.
         seed: Seed of the folds, of the members' initial weights and of their batches.
         **settings: Settings of ``fit_population``.
 
     Returns:
-        The ensemble, with out-of-fold logits and the tuned threshold.
+        The ensemble, with the logits of all samples by the members that held them out.
 
     Raises:
-        ValueError: The folds, the metric or the settings do not go with the data.
+        ValueError: The folds or the settings do not go with the data.
         TypeError: ``make_model`` is not a function, or the data are not in memory.
-        InfeasibleError: No threshold meets the requirements.
 
     Example:
         >>> from metricfit.losses import WeightedBCELoss
         >>> x = torch.randn(80, 3)
         >>> data, loss = (x, x[:, 0] > 0), WeightedBCELoss()
-        >>> ensemble = fit_folds(lambda: nn.Linear(3, 1), data, loss, folds=4, metric="f1", epochs=2)
+        >>> ensemble = fit_folds(lambda: nn.Linear(3, 1), data, loss, folds=4, epochs=2)
         >>> ensemble.out_of_fold.shape, len(ensemble.members)
         (torch.Size([80, 1]), 4)
     """
@@ -133,8 +114,6 @@ def fit_folds(
             "make_model is called to make a fresh model for each fold, such as lambda: nn.Linear(3, 1); got a "
             f"{type(make_model).__name__}"
         )
-    if subject_to is not None and metric is None:
-        raise InvalidValueError("subject_to restricts the threshold that metric= tunes; pass metric= as well")
     data = as_source(train, "train")
     if not isinstance(data, InMemory):
         raise InvalidTypeError("fit_folds needs data in memory: (X, y) or (X, y, weight)")
@@ -144,36 +123,9 @@ def fit_folds(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(member_seed)
             models.append(make_model())
-    sample = label_checks.sample_logits(models[0], data.x)
-    exclusive = label_checks.is_exclusive(sample, data.y)
-    if metric is not None and exclusive:
-        raise InvalidValueError(
-            f"metric= tunes thresholds, but the {sample.shape[1]} classes of the model exclude each other; leave it "
-            "out, and pass the metric to the objective or to monitor="
-        )
-    several = sample.dim() > 1 and sample.shape[1] > 1
-    if several and subject_to is not None:
-        raise refuse_requirements("metric= with subject_to=")
-    with warnings.catch_warnings():
-        if subject_to is not None:  # the ensemble's threshold must meet them, not each member at 0.5
-            warnings.simplefilter("ignore", UnmetRequirementWarning)
-        members = fit_population(models, data, objective, splits=splits, seeds=seeds, **settings)
-    logits = _out_of_fold(members, data, splits)
-    if metric is None:
-        return Ensemble(members, logits, None, None, exclusive)
-    has_logits = torch.zeros(len(data), dtype=torch.bool)
-    for _, held_out in splits:
-        has_logits[as_sample_numbers(held_out)] = True
-    weight = None if data.weight is None else data.weight.cpu()[has_logits]
-    if several:
-        samples = canonical(
-            logits[has_logits], data.y.cpu()[has_logits], CountSettings(task="multilabel"), weight=weight
-        )
-        measured = measure_at_best(samples, check_of_counts(get_metric(metric)), (), "macro", "metric=")
-        return Ensemble(members, logits, measured.threshold, measured.value)
-    labels = data.y.cpu()[has_logits].reshape(-1)
-    best = best_probability_threshold(logits.reshape(-1)[has_logits], labels, metric, subject_to, weight=weight)
-    return Ensemble(members, logits, best.threshold, best.value)
+    exclusive = label_checks.is_exclusive(label_checks.sample_logits(models[0], data.x), data.y)
+    members = fit_population(models, data, objective, splits=splits, seeds=seeds, **settings)
+    return Ensemble(members, _out_of_fold(members, data, splits), exclusive)
 
 
 def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Tensor]]:

@@ -1,8 +1,9 @@
-"""Checks that labels and the model's outputs go together, and that monitors and requirements can be measured."""
+"""Checks that labels, groups and outputs go together, and that monitors and requirements can be measured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from metricfit.constraints import RankingConstraint, RequirementConstraint
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.distributed import gather_over_ranks
+from metricfit.core.group_labels import number_groups
 from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import READINGS, canonical
 from metricfit.core.thresholds import PerLabel, check_length, refuse_classes
@@ -21,9 +23,9 @@ from metricfit.metrics.metric import Metric
 from metricfit.metrics.ranking import get_measure
 from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch, refuse_outputs
-from metricfit.train.data.sources import get_weight_dtype
+from metricfit.train.data.sources import InMemory, Source, get_weight_dtype
 from metricfit.train.monitor import Monitor, refuse_requirements
-from metricfit.train.stage import Stage, find_ignored_labels, mask_ignored_labels, match_shapes
+from metricfit.train.stage import Objective, Stage, find_ignored_labels, mask_ignored_labels, match_shapes
 
 #: How many labels a message names.
 SHOWN = 8
@@ -76,12 +78,6 @@ def check_training_target(logits: Tensor, target: Tensor, stages: Sequence[Stage
             )
     check_requirements(stages, logits, target)
     return counted
-
-
-def check_validation_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str = "validation") -> None:
-    """Refuse validation labels on which the stages' monitors cannot be measured."""
-    check_target(logits, target, stages, name)
-    check_validation(stages, logits, target, name)
 
 
 def judge_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str) -> None:
@@ -148,9 +144,12 @@ class LoaderCheck:
             ValueError: The labels do not go with the model's outputs.
         """
         if self.logits is None:
-            with randomness.seeded(0):
+            with randomness.Stream(0):
                 self.logits = sample_logits(self.model, batch.x)
-        counted = check_target(self.logits, batch.y, self.stages, _batch_name(number, expected), part=True)
+        name = f"train, batch {number}"
+        if expected is not None and number < expected:  # otherwise the announced number was wrong
+            name += f" of {expected}"
+        counted = check_target(self.logits, batch.y, self.stages, name, part=True)
         if counted.numel():
             ends = torch.stack([-counted.min(), counted.max()]).double()
             self.exclusive = is_exclusive(self.logits, batch.y)
@@ -182,25 +181,32 @@ class LoaderCheck:
             raise InvalidValueError(f"all training labels are {high:g}: there is nothing to learn")
 
 
-def _batch_name(number: int, expected: int | None) -> str:
-    """Return the name of a batch; the expected number is left out if it is unknown or was wrong."""
-    return f"train, batch {number}" + (f" of {expected}" if expected is not None and number < expected else "")
-
-
 def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, name: str = "validation") -> None:
     """Refuse a validation set without the class that a monitored metric or a requirement is measured on."""
     columns = _columns(logits)
     for stage, monitor in [(each, monitor) for each in stages for monitor in each.monitors]:
         if not monitor.is_loss:
-            _check_reading(monitor, logits, target, name)
+            first = match_shapes(logits[:1], target[:1])
+            try:  # shapes that allow no task or several, such as overlapping masks without task
+                canonical(*first, CountSettings(task=monitor.task, validate=False))
+            except ValueError as error:
+                raise InvalidValueError(
+                    f"{name}, for {monitor.name}: {error}. Pass monitor=Monitor(..., task=...)"
+                ) from None
             exclusive = monitor.task == "multiclass" or is_exclusive(logits, target)
             check_columns(monitor, target, columns, exclusive=exclusive, name=name)
         labels = target if monitor.ignore_index is None else target[target != monitor.ignore_index]
         for metric, measured in _measured_metrics(monitor):
             if metric is not None and metric.class_index is not None:
                 _check_class(metric, logits, mask_ignored_labels(target, [stage]), f"{name}, for {measured}")
-            elif columns == 1:
-                _check_sides(metric, labels, measured, name)
+                continue
+            needs = {"positives", "negatives"} if metric is None else metric.needs
+            for side, found in (("positives", labels > 0.5), ("negatives", labels <= 0.5)):
+                if columns == 1 and side in needs and not bool(found.any()):
+                    raise InvalidValueError(
+                        f"the {name} set has no {side}, on which {measured} is measured; use a stratified split, or "
+                        "monitor the loss"
+                    )
 
 
 def check_columns(monitor: Monitor, target: Tensor, columns: int, *, exclusive: bool, name: str) -> None:
@@ -259,25 +265,6 @@ def _check_presence(monitor: Monitor, target: Tensor, columns: int, *, exclusive
             f"the {name} set has no positives or no negatives of {kind} {shown}, so {monitor.name} would be NaN; use a "
             "stratified split, or Monitor(..., average='micro'), or monitor the loss"
         )
-
-
-def _check_reading(monitor: Monitor, logits: Tensor, target: Tensor, name: str) -> None:
-    """Refuse shapes that allow no task or several tasks, such as overlapping masks without ``task``."""
-    first = min(len(logits), len(target), 1)
-    try:
-        canonical(*match_shapes(logits[:first], target[:first]), CountSettings(task=monitor.task, validate=False))
-    except ValueError as error:
-        raise InvalidValueError(f"{name}, for {monitor.name}: {error}. Pass monitor=Monitor(..., task=...)") from None
-
-
-def _check_sides(metric: Metric | None, target: Tensor, measured: str, name: str) -> None:
-    needs = {"positives", "negatives"} if metric is None else metric.needs
-    for positive, needed in ((True, "positives"), (False, "negatives")):
-        if needed in needs and not bool(((target > 0.5) == positive).any()):
-            raise InvalidValueError(
-                f"the {name} set has no {needed}, on which {measured} is measured; use a stratified split, or "
-                "monitor the loss"
-            )
 
 
 def _measured_metrics(monitor: Monitor) -> list[tuple[Metric | None, str]]:
@@ -365,3 +352,44 @@ def _columns(logits: Tensor) -> int:
 
 def _format_axes(shape: tuple[int, ...]) -> str:
     return "".join(f", {size}" for size in shape) or ","
+
+
+def with_group_numbers(data: Source, stages: Sequence[Stage], name: str) -> Source:
+    """Return data in memory with one group number per sample, if their dictionary has groups.
+
+    Groups are integers from 0 on, or the names that a requirement gives to its groups.
+
+    Args:
+        data: The samples.
+        stages: The stages; if there are groups, one of them must use groups.
+        name: The name of the samples in messages: "train" or "validation".
+
+    Raises:
+        ValueError: Groups are missing, are not used, or do not go with the samples.
+    """
+    if not isinstance(data, InMemory):
+        return data
+    objectives = [Objective(stage.objective) for stage in stages]
+    requirements = [item for objective in objectives for item in objective.requirements() if item.groups]
+    if data.group is None:
+        if requirements:
+            raise InvalidValueError(
+                f'the objective has a requirement per group: pass {name} as {{"x": X, "y": y, "group": numbers}}'
+            )
+        return data
+    if not any(objective.accepts.group for objective in objectives):
+        raise InvalidValueError(
+            f"the groups of {name} are not used by any objective; use RequirementConstraint(..., groups=k) in an "
+            "AugmentedLagrangian, or a loss whose forward takes group="
+        )
+    labels = number_groups(data.group, len(data), f"{name}'s groups").names
+    are_texts = any(isinstance(label, str) for label in labels)
+    known: Any = next((item.group_names for item in requirements if item.group_names is not None), None)
+    if known is None and are_texts:
+        raise InvalidValueError(
+            f"{name}'s groups are texts: pass integers, or name the groups in the order of their numbers, as in "
+            "RequirementConstraint(..., groups=['women', 'men']) or metrics.recall.gap(['women', 'men'])"
+        )
+    if known is None or not (are_texts or all(isinstance(group, int) for group in known)):
+        known = range(min((item.groups for item in requirements if item.groups), default=int(max(labels)) + 1))
+    return replace(data, group=number_groups(data.group, len(data), f"{name}'s groups", known).numbers)

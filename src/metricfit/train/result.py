@@ -105,15 +105,13 @@ class FitResult:
         return cls(model.eval(), history, state["best"], state["threshold"], 0.0, trained_objective, requirements)
 
 
-def make_report(results: list[FitResult]) -> dict[str, Any]:
-    """Return the content of a run's report: a list with one entry per member for each quantity."""
-    columns = {
-        "best": [result.best for result in results],
-        "threshold": [result.threshold for result in results],
-        "requirements": [[asdict(requirement) for requirement in result.requirements] for result in results],
-        "epochs": [len(result.history) for result in results],
-    }
-    return {**columns, "seconds": results[0].seconds}
+def make_report(states: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
+    """Return the numbers of a run's report; of several members, a list with one entry per member for each of them."""
+    names = ("best", "threshold", "requirements")
+    members = [{name: state[name] for name in names} | {"epochs": len(state["history"])} for state in states]
+    if not several:
+        return members[0]
+    return {name: [member[name] for member in members] for name in members[0]} | {"members": len(members)}
 
 
 Row = dict[str, Any]

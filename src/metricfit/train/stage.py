@@ -221,31 +221,26 @@ class Objective:
         """Pass on a value after validation; higher is better."""
         observe_value(self.loss, value)
 
-    @property
-    def comparison(self) -> str:
-        """The name of the loss's method that compares epochs.
-
-        The constraint terms of an augmented Lagrangian change with its multipliers, so they are left out.
-        """
-        return "unconstrained" if isinstance(self.loss, AugmentedLagrangian) else "forward"
-
     @contextmanager
     def annealed_to_end(self) -> Iterator[None]:
         """Put all annealed steps at their end for a while, so that losses of different epochs can be compared."""
-        steps = [self.loss.get_submodule(name) for name in self.annealed()]
-        positions = [step.a.clone() for step in steps]  # type: ignore[operator]
+        steps = self.annealed()
+        positions = [step.a.clone() for step in steps]
         for step in steps:
-            step.advance(1.0)  # type: ignore[operator]
+            step.advance(1.0)
         try:
             yield
         finally:
             for step, position in zip(steps, positions, strict=True):
-                step.a.copy_(position)  # type: ignore[operator]
+                step.a.copy_(position)
 
     def comparable(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Return the loss of samples in a form that is the same in all epochs of a stage."""
+        """Return the loss of samples in a form that is the same in all epochs of a stage.
+
+        The constraint terms of an augmented Lagrangian change with its multipliers, so they are left out.
+        """
         with self.annealed_to_end():
-            loss = self.loss if self.comparison == "forward" else getattr(self.loss, self.comparison)
+            loss = self.loss.unconstrained if isinstance(self.loss, AugmentedLagrangian) else self.loss
             return self.call(loss, logits, batch)
 
     def requirements(self) -> list[RequirementConstraint]:
@@ -254,9 +249,9 @@ class Objective:
             return []
         return [constraint for constraint in self.loss.constraints if isinstance(constraint, RequirementConstraint)]
 
-    def annealed(self) -> list[str]:
-        """Return the names of annealed steps."""
-        return [name for name, module in self.loss.named_modules() if isinstance(module, Annealed)]
+    def annealed(self) -> list[Annealed]:
+        """Return the annealed steps."""
+        return [module for module in self.loss.modules() if isinstance(module, Annealed)]
 
 
 def match_shapes(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

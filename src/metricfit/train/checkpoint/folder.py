@@ -234,31 +234,15 @@ class RunFolder:
         for old in self.checkpoints()[CHECKPOINTS_KEPT:]:
             old.unlink(missing_ok=True)
 
-    def load(self, reads: bool = True, share: Callable[[Any], Any] = lambda value: value) -> RunState | None:
-        """Read the newest intact checkpoint on every process, and warn about newer ones that are damaged.
-
-        Args:
-            reads: Whether this process reads the folder; the others may not see it.
-            share: Returns the reading process's value on all processes.
+    def load(self) -> RunState | None:
+        """Read the newest intact checkpoint, and warn about newer ones that are damaged.
 
         Returns:
             The state, or None if the folder has no checkpoint.
 
         Raises:
-            CheckpointError: On every process, if there are checkpoints but none is intact.
+            CheckpointError: There are checkpoints, but none is intact.
         """
-        loaded: RunState | CheckpointError | None = None
-        if reads:
-            try:
-                loaded = self._load()
-            except CheckpointError as error:
-                loaded = error
-        loaded = share(loaded)
-        if isinstance(loaded, CheckpointError):
-            raise loaded
-        return loaded
-
-    def _load(self) -> RunState | None:
         self._damaged = []
         problems = []
         for path in self.checkpoints():

@@ -19,30 +19,26 @@ Generators = tuple[Tensor, Any, Any]
 
 
 class Stream:
-    """A separate stream of random numbers for with blocks; each block continues where the previous one ended."""
+    """A separate stream of random numbers for with blocks; each block continues where the previous one ended.
+
+    Args:
+        seed: The seed of the random numbers of torch, Python and NumPy inside the blocks.
+    """
 
     def __init__(self, seed: int) -> None:
-        with seeded(seed):
-            self.inside = _get_states()
+        self.seed = seed
+        self.inside: Generators | None = None
 
     def __enter__(self) -> None:
         self.outside = _get_states()
-        _set_states(self.inside)
+        if self.inside is None:
+            seed_all(self.seed)
+        else:
+            _set_states(self.inside)
 
     def __exit__(self, *error: object) -> None:
         self.inside = _get_states()
         _set_states(self.outside)
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed the random numbers of torch, Python and NumPy, and restore their states after the block."""
-    states = _get_states()
-    seed_all(seed)
-    try:
-        yield
-    finally:
-        _set_states(states)
 
 
 def seed_all(seed: int) -> None:
@@ -56,7 +52,7 @@ def seed_all(seed: int) -> None:
 @contextmanager
 def seeded_run(seed: int, device: torch.device) -> Iterator[None]:
     """Seed the random numbers of a run, including those of its device."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), seeded(seed):
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), Stream(seed):
         if device.type != "cpu":
             torch.manual_seed(seed)
         yield

@@ -190,7 +190,9 @@ class Batches:
         if self.oversample is None:
             shuffled = torch.randperm(len(labels), generator=generator)
         else:
-            chosen = torch.cat([torch.arange(len(labels)), _draw_positives(labels, self.oversample, generator)])
+            positives = (labels > 0).nonzero().flatten()
+            drawn = torch.randint(len(positives), (_count_missing(labels, self.oversample),), generator=generator)
+            chosen = torch.cat([torch.arange(len(labels)), positives[drawn]])
             shuffled = chosen[torch.randperm(len(chosen), generator=generator)]
         steps = steps or self.steps(len(shuffled))
         if not self.stratified:
@@ -199,7 +201,9 @@ class Batches:
         dealt = [by_class[start::steps] for start in range(steps)]
         positives = (labels > 0).nonzero().flatten()
         return [
-            hand if bool((labels[hand] > 0).any()) else torch.cat([hand, _draw_one(positives, generator)])
+            hand
+            if bool((labels[hand] > 0).any())
+            else torch.cat([hand, positives[torch.randint(len(positives), (1,), generator=generator)]])
             for hand in dealt
         ]
 
@@ -264,19 +268,9 @@ def _as_row(labels: Tensor) -> Tensor:
     return labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
 
 
-def _draw_positives(labels: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Draw positives with replacement until they are the given share of all samples."""
-    positives = (labels > 0).nonzero().flatten()
-    return positives[torch.randint(len(positives), (_count_missing(labels, share),), generator=generator)]
-
-
 def _count_missing(labels: Tensor, share: float) -> int:
     positives = int((labels > 0).sum())
     return max(0, round(share * (len(labels) - positives) / (1 - share)) - positives)
-
-
-def _draw_one(numbers: Tensor, generator: torch.Generator) -> Tensor:
-    return numbers[torch.randint(len(numbers), (1,), generator=generator)]
 
 
 def derive_seed(*parts: int | str) -> int:

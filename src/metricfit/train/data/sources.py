@@ -160,7 +160,7 @@ class FromDataset:
     def first(self) -> Any:
         """Return the inputs of a batch of the first sample, which is read once."""
         if self._first is None:
-            with randomness.seeded(0):
+            with randomness.Stream(0):
                 self._first = (make_batch(default_collate([self.dataset[0]]), torch.device("cpu")).x,)
         return self._first[0]
 
@@ -205,7 +205,7 @@ class _SeededItems(Dataset[Any]):
         return len(self.dataset)
 
     def __getitems__(self, keys: list[tuple[int, int]]) -> list[Any]:
-        with randomness.seeded(0):  # once for a batch, because restoring the states takes a while
+        with randomness.Stream(0):  # once for a batch, because restoring the states takes a while
             return [self._get(*key) for key in keys]
 
     def _get(self, seed: int, number: int) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,9 @@ from metricfit.train.settings import Hardware
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+
+Result = TypeVar("Result")
 
 
 class OneDevice:
@@ -124,6 +128,20 @@ def launch(model: nn.Module, hardware: Hardware) -> Runtime:
     join_after_restart(fabric.device)
     fabric.launch()
     return fabric
+
+
+def on_first_rank(runtime: Any, work: Callable[[], Result]) -> Result:
+    """Return on all ranks what rank 0 returns, or raise its error: other machines may not see its files."""
+    outcome: tuple[Any, Exception | None] = (None, None)
+    if runtime.is_global_zero:
+        try:
+            outcome = work(), None
+        except (OSError, ValueError) as error:
+            outcome = None, error
+    result, refusal = runtime.broadcast(outcome)
+    if refusal is not None:
+        raise refusal
+    return result
 
 
 def get_precision(runtime: Runtime) -> Any:

@@ -81,22 +81,19 @@ class Member:
         self.optimizer: Any = self.runtime.setup_optimizers(optimizer)
         self.optimized = [weight for group in optimizer.param_groups for weight in group["params"]]
         self.schedule = Schedule(stage.scheduler, stage.scheduler_step, self.optimizer, steps)
-        self.average = None if self.settings.ema is None else self._make_average(self.settings.ema)
+        self.average = None
+        if self.settings.ema is not None:
+            averaged: dict[str, Tensor] = {
+                name: weight for name, weight in self.model.named_parameters() if weight.requires_grad
+            }
+            self.averaged_buffers = name_averaged_buffers(self.model)
+            averaged |= {name: self.model.get_buffer(name) for name in self.averaged_buffers}
+            self.average = WeightAverage(self.settings.ema, averaged)
         self.network.train()
-
-    def _make_average(self, decay: float) -> WeightAverage:
-        trained = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
-        self.averaged_buffers = name_averaged_buffers(self.model)
-        buffers = {name: self.model.get_buffer(name) for name in self.averaged_buffers}
-        return WeightAverage(decay, trained | buffers)
 
     def _averaged(self) -> AbstractContextManager[None]:
         """Return a context in which the model has its averaged weights, if there are any."""
         return nullcontext() if self.average is None else self.average.applied()
-
-    def forward(self, batch: Batch) -> Tensor:
-        """Return the logits of a batch."""
-        return drop_uncounted(self.network(self.lay_out(batch.x)), batch)
 
     def lay_out(self, x: Any) -> Any:
         """Return images with their channels last, if this is wanted."""
@@ -104,23 +101,9 @@ class Member:
             return x.contiguous(memory_format=torch.channels_last)
         return x
 
-    def start_step(self, batch: Batch) -> None:
-        """Forget the gradients of the step before."""
-        self.largest_batch = max(self.largest_batch, len(batch) // self.settings.accumulate)
-        for weight in self.optimized:
-            weight.grad = None
-
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the loss of a batch, on several processes that of their batches together."""
         return self.objective(*gather_batch(logits, batch)) if self.gathers else self.objective(logits, batch)
-
-    def move(self) -> None:
-        """Move the weights by their gradients."""
-        if self.settings.clip is not None:
-            self.runtime.clip_gradients(
-                self.network, self.optimizer, max_norm=self.settings.clip, error_if_nonfinite=False
-            )
-        self.optimizer.step()
 
     def backward_in_parts(self, batch: Batch) -> Tensor:
         """Compute the gradient of the whole batch with one part of it in memory at a time, exact for any loss.
@@ -163,13 +146,14 @@ class Member:
 
     def anneal(self, fraction: float) -> None:
         """Set the annealed steps of the objective to the fraction of the stage that is done."""
-        for name in self.objective.annealed():
-            self.objective.loss.get_submodule(name).advance(fraction)  # type: ignore[operator]
+        for step in self.objective.annealed():
+            step.advance(fraction)
 
     def validate(self, monitors: Sequence[Monitor]) -> Validation:
         """Compute the comparable loss in eval mode, the monitored values and the requirements."""
         assert self.validation is not None
-        parts = self._split_for_stream(monitors)
+        streams = self.runtime.world_size == 1 and not any(monitor.needs_scores for monitor in monitors)
+        parts = split_loss(self.objective.loss) if streams else None
         if parts is not None:
             check = None if self.labels_checked else self._check_labels
             with self._averaged():
@@ -184,13 +168,6 @@ class Member:
         # Values that stop a run must be identical on all ranks.
         result: Validation = self.runtime.broadcast(validate(monitors, self.objective, value, logits, batch))
         return result
-
-    def _split_for_stream(self, monitors: Sequence[Monitor]) -> list[Any] | None:
-        """Return the parts of the loss if sums over samples are enough to validate; None if all logits are needed."""
-        needs_scores = any(monitor.needs_scores for monitor in monitors)
-        needs_logits = needs_scores or self.objective.requirements() or self.objective.updates_on_held_out
-        alone = self.runtime.world_size == 1 and self.objective.comparison == "forward"
-        return split_loss(self.objective.loss) if alone and not needs_logits else None
 
     def _outputs_on_validation(self) -> tuple[Tensor, Batch]:
         assert self.validation is not None
@@ -218,11 +195,6 @@ class Member:
         """Pass the result to the objective, and the monitored value to a ReduceLROnPlateau."""
         self.objective.observe(torch.tensor(result.observed, dtype=torch.float64))
         self.schedule.observe(result.measured.value)
-
-    def gradient_size(self) -> Tensor:
-        """Return the sum of absolute gradients at the last step."""
-        gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
-        return torch.stack([gradient.abs().sum(dtype=torch.float32) for gradient in gradients]).sum()
 
     def remember(self) -> None:
         """Keep the present weights as the best."""
@@ -340,27 +312,31 @@ class Learner:
         """Compute the losses and their gradients, and move the weights."""
         members = [self.members[number] for number in self.active]
         for member, batch in zip(members, batches, strict=True):
-            member.start_step(batch)
+            member.largest_batch = max(member.largest_batch, len(batch) // self.settings.accumulate)
+            for weight in member.optimized:
+                weight.grad = None
         if self.settings.accumulate > 1:
             losses = [member.backward_in_parts(batch) for member, batch in zip(members, batches, strict=True)]
         else:
             losses = []
-            for number, logits, batch in zip(self.active, self._forward(members, batches), batches, strict=True):
+            inputs = [member.lay_out(batch.x) for member, batch in zip(members, batches, strict=True)]
+            outputs = [members[0].network(inputs[0])] if self.stack is None else self.stack(self.active, inputs)
+            for number, logits, batch in zip(self.active, outputs, batches, strict=True):
                 self.computed = number
-                losses.append(self.members[number].loss(logits, batch))
+                losses.append(self.members[number].loss(drop_uncounted(logits, batch), batch))
             self.runtime.backward(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
+        clip = self.settings.clip
         for member in members:
-            member.move()
+            if clip is not None:
+                self.runtime.clip_gradients(member.network, member.optimizer, max_norm=clip, error_if_nonfinite=False)
+            member.optimizer.step()
         return torch.stack([loss.detach().reshape(()) for loss in losses])
-
-    def _forward(self, members: Sequence[Member], batches: Sequence[Batch]) -> Iterable[Tensor]:
-        if self.stack is None:
-            return [members[0].forward(batches[0])]
-        return self.stack(self.active, [batch.x for batch in batches])
 
     def gradient_sizes(self) -> Tensor:
         """Return the sum of absolute gradients of each active member at the last step."""
-        return torch.stack([self.members[number].gradient_size() for number in self.active])
+        weights = [self.members[number].model.parameters() for number in self.active]
+        sizes = ([each.grad.abs().sum(dtype=torch.float32) for each in own if each.grad is not None] for own in weights)
+        return torch.stack([torch.stack(size).sum() for size in sizes])
 
     def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the logits of these active members, each for its own inputs."""

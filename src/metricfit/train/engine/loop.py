@@ -22,6 +22,7 @@ from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.state import DamagedError, Position, RunState
 from metricfit.train.data.batches import Batch
+from metricfit.train.engine.launching import on_first_rank
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.validation import Validation, has_requirements
 from metricfit.train.result import Row
@@ -76,7 +77,7 @@ class Loop:
 
     def run(self) -> list[Row]:
         """Train to the end, and return the rows of the history."""
-        saved = None if self.folder is None else self.folder.load(self.writes, self.share)
+        saved = None if self.folder is None else on_first_rank(self.learner.runtime, self.folder.load)
         if saved is not None:
             self._restore_position(saved)
         plan = Plan(tuple((stage.name or "", stage.epochs or 0) for stage in self.stages), self.members, self.steps)
@@ -85,25 +86,19 @@ class Loop:
                 callback.stops = False  # it may have stopped an earlier run
                 callback.started(plan, self.position.step)
             with targets_judged():
-                self._run_stages(saved)
+                for number in range(self.position.stage, len(self.stages)):
+                    if not self.stopped:
+                        self._run_stage(number, saved)
+                    saved = None
+        except KeyboardInterrupt:  # the models get their best weights so far
+            self.learner.recall()
+            self.learner.finish()
+            raise
         finally:
             with ExitStack() as stack:  # calls every callback, even if one of them fails
                 for callback in reversed(self.callbacks):
                     stack.callback(callback.finished)
         return self.rows
-
-    def _run_stages(self, saved: RunState | None) -> None:
-        """Run the remaining stages; if the user interrupts one, its best weights so far are restored."""
-        try:
-            for number in range(self.position.stage, len(self.stages)):
-                if self.stopped:
-                    break
-                self._run_stage(number, saved)
-                saved = None
-        except KeyboardInterrupt:
-            self.learner.recall()
-            self.learner.finish()
-            raise
 
     def _run_stage(self, number: int, saved: RunState | None) -> None:
         stage, position = self.stages[number], self.position

@@ -22,7 +22,7 @@ from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.run_spec import describe_run
 from metricfit.train.data.batches import Batch, derive_seed, take_share
 from metricfit.train.data.sources import FromLoader, InMemory, Source, get_weight_dtype, weigh_samples
-from metricfit.train.engine.launching import Runtime, get_precision
+from metricfit.train.engine.launching import Runtime, get_precision, on_first_rank
 from metricfit.train.engine.learner import Learner, Member
 from metricfit.train.engine.loop import Loop
 from metricfit.train.engine.validation import (
@@ -98,7 +98,8 @@ def prepare_member(
         if counted is None:
             logits = label_checks.sample_logits(model, validation.first(), "validation")
             label_checks.judge_target(logits, target, stages, "validation labels")
-        label_checks.check_validation_target(logits, target, stages, validation_name)
+        label_checks.check_target(logits, target, stages, validation_name)
+        label_checks.check_validation(stages, logits, target, validation_name)
     prior = None
     if counted is not None and counted.numel() and (logits.dim() == 1 or logits.shape[1] == 1):
         unseen = 0 if labels is not None else 1  # some labels may all be of one class
@@ -169,10 +170,7 @@ class TrainingRun:
             return results
 
     def _begin(self) -> dict[str, Any] | None:
-        """Take the folder, and return its result if the run there is finished.
-
-        Only rank 0 reads the folder, because other machines may not see it, and shares the result.
-        """
+        """Take the folder, and return its result if the run there is finished."""
         if self.folder is None:
             return None
         settings, steps = self.settings, self.settings.steps
@@ -190,18 +188,13 @@ class TrainingRun:
             checkpoint_every=None if settings.checkpoints is None else settings.checkpoints.every,
             start_at_prior=settings.start_at_prior,
         )
-        refusal: Exception | None = None
-        saved: dict[str, Any] | None = None
-        if self.runtime.is_global_zero:
-            try:
-                self.folder.begin(spec, settings.resume, self._check_more_epochs)
-                saved = self.folder.result() if self.folder.finished else None
-            except (OSError, ValueError) as error:
-                refusal = error
-        refusal, saved = self.runtime.broadcast((refusal, saved))
-        if refusal is not None:
-            raise refusal
-        return saved
+
+        def begin() -> dict[str, Any] | None:
+            assert self.folder is not None
+            self.folder.begin(spec, settings.resume, self._check_more_epochs)
+            return self.folder.result() if self.folder.finished else None
+
+        return on_first_rank(self.runtime, begin)
 
     def _check_more_epochs(self, before: int) -> None:
         check_more_epochs(self.models[0], self.settings.stages[-1], before, self.steps)
@@ -230,7 +223,7 @@ class TrainingRun:
             inputs = data.train.first()
 
             def sample_logits(model: nn.Module = model, inputs: Any = inputs) -> Tensor:
-                with randomness.seeded(0):
+                with randomness.Stream(0):
                     return label_checks.sample_logits(model, inputs)
 
             start_at_prior(model, data.prior, strict=start is True, fresh_only=start is None, logits=sample_logits)
@@ -351,14 +344,8 @@ class TrainingRun:
         return History([row | {"step": (self.steps or 0) * epoch} for epoch, row in enumerate(columns, start=1)])
 
     def _save(self, results: Sequence[FitResult]) -> None:
-        folder = self.folder
-        if folder is not None and self.runtime.is_global_zero:
-            report = make_report(list(results))
-            if self.settings.several:
-                report |= {"members": len(results)}
-            else:
-                report = {name: value[0] if isinstance(value, list) else value for name, value in report.items()}
-            folder.finish(
-                {"members": [result.state() for result in results]}, report | {"steps_made": folder.steps_made}
-            )
+        if self.folder is not None and self.runtime.is_global_zero:
+            states = [result.state() for result in results]
+            report = make_report(states, self.settings.several) | {"seconds": results[0].seconds}
+            self.folder.finish({"members": states}, report | {"steps_made": self.folder.steps_made})
         self.runtime.barrier()
