@@ -36,8 +36,8 @@ from metricfit.decide.calibration import sigmoid
 from metricfit.decide.certified import certify_thresholds, check_guarantee, what_can_be_promised
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.rules import Goal, Guarantee, Rule, allowed_on_both, check_rule, choose_threshold, middle_of
-from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.column_thresholds import metric_of_label
 from metricfit.metrics.curves import best_of_allowed, judge_requirements
 from metricfit.metrics.feasibility import (
     Allowed,
@@ -241,27 +241,6 @@ def _counts(tp: Floats, predicted: Floats, positives: Any, total: Any) -> Counts
 
 def _signed(metric: Metric, values: Floats) -> Floats:
     return -values if metric.minimize else values
-
-
-def metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
-    """Return the metric for the counts ``(..., 1)`` of one label, with this label's values of parameters per class."""
-    if metric.needs_matrix:
-        return metric
-    parameters = {}
-    for key, value in metric.parameters.items():
-        if isinstance(value, tuple) and len(value) != labels:
-            raise InvalidValueError(f"{metric.name} has {len(value)} values of {key}, but there are {labels} labels")
-        parameters[key] = value[label] if isinstance(value, tuple) else value
-    return Metric(
-        metric.base_name,
-        metric.formula,
-        parameters=parameters,
-        minimize=metric.minimize,
-        bounds=metric.bounds,
-        needs=metric.needs,
-        whole_matrix=metric.whole_matrix,
-        user_defined=metric.user_defined,
-    )
 
 
 @dataclass(frozen=True)

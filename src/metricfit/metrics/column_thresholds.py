@@ -94,3 +94,24 @@ def _search_weighted(scores: Array, target: Array, metric: Metric, weight: Array
         except InvalidValueError as error:
             raise InvalidValueError(f"column {place}: {error}") from None
     return BestThresholds(*(in_kind_of(np.array(column), scores) for column in zip(*best, strict=True)))
+
+
+def metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
+    """Return the metric for the counts ``(..., 1)`` of one label, with this label's values of parameters per class."""
+    if metric.needs_matrix:
+        return metric
+    parameters = {}
+    for key, value in metric.parameters.items():
+        if isinstance(value, tuple) and len(value) != labels:
+            raise InvalidValueError(f"{metric.name} has {len(value)} values of {key}, but there are {labels} labels")
+        parameters[key] = value[label] if isinstance(value, tuple) else value
+    return Metric(
+        metric.base_name,
+        metric.formula,
+        parameters=parameters,
+        minimize=metric.minimize,
+        bounds=metric.bounds,
+        needs=metric.needs,
+        whole_matrix=metric.whole_matrix,
+        user_defined=metric.user_defined,
+    )

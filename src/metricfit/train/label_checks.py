@@ -392,4 +392,5 @@ def with_group_numbers(data: Source, stages: Sequence[Stage], name: str) -> Sour
         )
     if known is None or not (are_texts or all(isinstance(group, int) for group in known)):
         known = range(min((item.groups for item in requirements if item.groups), default=int(max(labels)) + 1))
-    return replace(data, group=number_groups(data.group, len(data), f"{name}'s groups", known).numbers)
+    numbers = number_groups(data.group, len(data), f"{name}'s groups", known).numbers
+    return replace(data, group=torch.from_numpy(numbers))

@@ -19,7 +19,7 @@ from metricfit.core.arrays import Array
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.tensor_numerics import is_positive
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.labels import metric_of_label
+from metricfit.metrics.column_thresholds import metric_of_label
 from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.sweep import Sweep, column, sweep
