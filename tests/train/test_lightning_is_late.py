@@ -36,9 +36,3 @@ def test_mixed_precision_without_it_says_what_to_install():
         "metricfit.train needs lightning_fabric, which is not installed: pip install metricfit[torch]"
         in run(WITHOUT).stderr
     )
-
-
-def test_the_names_of_the_package_are_listed():
-    import metricfit.train
-
-    assert dir(metricfit.train) == sorted(metricfit.train.__all__)

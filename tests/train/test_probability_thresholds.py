@@ -5,10 +5,15 @@ import math
 import pytest
 import torch
 
-from metricfit import Counts, metrics
+from metricfit import Counts, get_metric, metrics
 from metricfit.core.tensor_numerics import is_positive
 from metricfit.curves import InfeasibleError, best_threshold
-from metricfit.train.label_thresholds import best_probability_threshold
+from metricfit.metrics.curves import as_requirements, best_of_sweep
+from metricfit.train.label_thresholds import probability_sweep
+
+
+def best_probability_threshold(logits, target, metric, subject_to=None):
+    return best_of_sweep(probability_sweep(logits, target), get_metric(metric), as_requirements(subject_to))
 
 
 def value_at(logits, target, threshold, metric=metrics.f1):
@@ -36,7 +41,7 @@ def test_large_logits_are_told_apart():
 
 
 def test_the_threshold_lies_halfway_between_two_logits():
-    best = best_probability_threshold([2.0, 1.0, -3.0], [1, 1, 0], "f1")
+    best = best_probability_threshold(torch.tensor([2.0, 1.0, -3.0]), torch.tensor([1, 1, 0]), "f1")
     assert best.threshold == pytest.approx(1 / (1 + math.e))
 
 
@@ -62,5 +67,6 @@ def test_one_logit_has_a_threshold(logit):
 
 
 def test_what_is_infeasible_is_reported_in_probabilities():
+    logits, target = torch.tensor([5.0, 1.0, -3.0]), torch.tensor([0, 1, 1])
     with pytest.raises(InfeasibleError, match=r"nearest threshold is 0\.\d+"):
-        best_probability_threshold([5.0, 1.0, -3.0], [0, 1, 1], "f1", ["precision >= 0.9", "recall >= 0.9"])
+        best_probability_threshold(logits, target, "f1", ["precision >= 0.9", "recall >= 0.9"])

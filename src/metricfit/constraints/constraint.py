@@ -126,30 +126,19 @@ class Constraint(LateBuffers, ABC):
         super().__init__()
         self.sync = sync
 
-    def forward(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        penalty: Tensor,
-        *,
-        index: Tensor | None = None,
-        weight: Tensor | None = None,
-        group: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, logits: Tensor, target: Tensor, penalty: Tensor, **optional: Tensor | None) -> Tensor:
         """Compute what the constraint adds to the objective.
 
         Args:
             logits: The outputs of the model.
             target: The labels.
             penalty: The penalty factor mu.
-            index: The positions of the samples in the training set.
-            weight: One weight per sample.
-            group: The group numbers of the samples.
+            **optional: The other attributes of ``Rows``: ``weight``, ``index`` and ``group``.
 
         Returns:
             What the constraint adds to the objective, a scalar.
         """
-        return self.term(Rows(logits, target, weight, index, group), penalty)
+        return self.term(Rows(logits, target, **optional), penalty)
 
     @abstractmethod
     def term(self, rows: Rows, penalty: Tensor) -> Tensor:
@@ -376,21 +365,21 @@ class FunctionConstraint(MeasuredConstraint):
             raise InvalidTypeError(
                 f"the constraint {self.name} must return a floating-point tensor, got {quote(violation)}"
             )
-        self._check_size(violation, logits)
+        self._check_size(violation, len(logits))
         known = ~violation.detach().isnan()
         return torch.where(known, violation, 0.0), known
 
-    def _check_size(self, violation: Tensor, logits: Tensor) -> None:
+    def _check_size(self, violation: Tensor, rows: int) -> None:
         """Refuse another number of values than ``size`` or the batches before, and at first one number per sample."""
         values, shape = violation.numel(), tuple(violation.shape)
         if self.size is not None and values != self.size:
             raise InvalidValueError(f"the constraint {self.name} returns {values} values, and size is {self.size}")
         if self.multiplier is not None and shape != self.multiplier.shape:
             raise InvalidValueError(
-                f"the constraint {self.name} returns values of shape {shape} for {len(logits)} rows, and returned "
+                f"the constraint {self.name} returns values of shape {shape} for {rows} rows, and returned "
                 f"{tuple(self.multiplier.shape)} before; a constraint returns as many values for every batch"
             )
-        if self.size is None and self.multiplier is None and shape[:1] == (len(logits),) and len(logits) > 1:
+        if self.size is None and self.multiplier is None and shape[:1] == (rows,) and rows > 1:
             raise InvalidValueError(
                 f"the constraint {self.name} returns one number per sample, {shape}; a constraint is on the batch: "
                 f"return a mean, a maximum or a share. If these are {values} constraints, say so: "

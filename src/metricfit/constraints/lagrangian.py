@@ -191,13 +191,7 @@ class AugmentedLagrangian(LateBuffers):
         return sum((constraint.term(rows, self.mu) for constraint in self.constraints), total)  # type: ignore[operator]
 
     def unconstrained(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        weight: Tensor | None = None,
-        *,
-        index: Tensor | None = None,
-        group: Tensor | None = None,
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, **optional: Tensor | None
     ) -> Tensor:
         """Compute the objective alone, without the terms of the constraints.
 
@@ -208,14 +202,12 @@ class AugmentedLagrangian(LateBuffers):
             logits: The outputs of the model.
             target: The labels.
             weight: One weight per sample, if the objective accepts weights.
-            index: The positions of the samples in the training set, if the objective accepts them.
-            group: The group numbers of the samples, if the objective accepts them.
+            **optional: ``index`` and ``group`` of the samples, if the objective accepts them.
 
         Returns:
             The objective, a scalar.
         """
-        extra = {"weight": weight, "index": index, "group": group}
-        return call_loss(self.objective, logits, target, self._objective_accepts, **extra)
+        return call_loss(self.objective, logits, target, self._objective_accepts, weight=weight, **optional)
 
     @torch.no_grad()
     def update(self) -> None:

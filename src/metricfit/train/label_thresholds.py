@@ -15,14 +15,13 @@ import math
 import torch
 from torch import Tensor
 
-from metricfit.core.arrays import Array
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.tensor_numerics import is_positive
 from metricfit.core.types import ScalarAverage
 from metricfit.metrics.column_thresholds import metric_of_label
-from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
-from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.metrics.sweep import Sweep, column, sweep
+from metricfit.metrics.curves import best_of_sweep
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.sweep import Sweep, sweep
 
 
 def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverage) -> float | Tensor:
@@ -56,72 +55,42 @@ def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverag
     if count == 1 or average == "micro":
         weight = None if labels.weight is None else labels.weight.reshape(-1)
         pooled_metric = metric if count > 1 else metric_of_label(metric, 0, 1)
-        return best_probability_threshold(
-            labels.logits.reshape(-1), labels.target.reshape(-1), pooled_metric, weight=weight
-        ).threshold
+        candidates = probability_sweep(labels.logits.reshape(-1), labels.target.reshape(-1), weight)
+        return best_of_sweep(candidates, pooled_metric, []).threshold
     thresholds = torch.full((count,), 0.5, dtype=torch.float64)
     for label in range(count):
-        if metric.class_index not in (None, label):
-            continue
         weight = None if labels.weight is None else labels.weight[label]
-        if weight is not None and not bool((weight > 0).any()):
-            continue
-        label_metric = metric_of_label(metric, label, count)
-        best = best_probability_threshold(labels.logits[label], labels.target[label], label_metric, weight=weight)
-        thresholds[label] = best.threshold
+        matters = metric.class_index in (None, label) and (weight is None or bool((weight > 0).any()))
+        if matters:
+            candidates = probability_sweep(labels.logits[label], labels.target[label], weight)
+            thresholds[label] = best_of_sweep(candidates, metric_of_label(metric, label, count), []).threshold
     return thresholds
 
 
-def best_probability_threshold(
-    logits: Array,
-    target: Array,
-    metric: str | Metric | Formula,
-    subject_to: Requirements | None = None,
-    *,
-    weight: Array | None = None,
-) -> BestThreshold:
-    """Find the best threshold of logits for a metric, as a probability strictly between 0 and 1.
+def probability_sweep(logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Sweep:
+    """Compute the counts at every probability threshold that makes different decisions.
 
     Each candidate lies halfway, in logits, between two neighbouring logits, one below the lowest or one above the
     highest, so the decisions do not depend on rounding: ``tensor_numerics.is_positive(logits, threshold)`` makes
-    exactly the decisions that the value was computed from. Logits that no float64 probability separates (neighbours
-    above 36.7) are always decided alike.
+    exactly the decisions that were counted. Logits that no float64 probability separates (neighbours above 36.7) are
+    always decided alike.
 
     Args:
         logits: One logit per sample, of any floating type.
-        target: Labels 0 and 1.
-        metric: A metric, its name or a function of Counts.
-        subject_to: Requirements that the threshold must meet.
-        weight: One weight per sample.
-
-    Returns:
-        The threshold and the metric's value there. Ties are decided as by ``best_threshold``.
-
-    Raises:
-        InfeasibleError: No threshold meets the requirements.
-
-    Example:
-        >>> best_probability_threshold([30.0, 25.0, 20.0, 18.5], [1, 1, 0, 0], "f1").value
-        1.0
-    """
-    candidates = probability_sweep(logits, target, weight)
-    return best_of_sweep(candidates, get_metric(metric), as_requirements(subject_to))
-
-
-def probability_sweep(logits: Array, target: Array, weight: Array | None = None) -> Sweep:
-    """Compute the counts at every probability threshold that makes different decisions.
-
-    Args:
-        logits: One logit per sample.
         target: Labels 0 and 1.
         weight: One weight per sample.
 
     Returns:
         Decreasing thresholds and the counts at each.
+
+    Example:
+        >>> from metricfit.metrics import f1
+        >>> candidates = probability_sweep(torch.tensor([30.0, 25.0, 20.0, 18.5]), torch.tensor([1, 1, 0, 0]))
+        >>> best_of_sweep(candidates, f1, []).value
+        1.0
     """
     falling, counts = sweep(logits, target, weight)  # infinity first, then the distinct logits
-    dtype = column(logits, "logits").dtype  # decisions depend on the precision of the logits
-    dtype = dtype if dtype.is_floating_point else falling.dtype
+    dtype = logits.dtype if logits.is_floating_point() else falling.dtype  # decisions depend on their precision
     upper, lower = falling, torch.cat([falling[1:], falling.new_full((1,), -math.inf)])
     middle = (upper + lower) / 2
     middle[0], middle[-1] = falling[1] + 1, falling[-1] - 1
