@@ -63,7 +63,7 @@ def test_a_method_that_is_clearly_better_is_used():
     assert "default has the highest mean F1, 0.704, and is clearly better than every other method." in advice.details[0]
     assert advice.sentences == (
         "Use metricfit's default, mean F1 0.704, clearly better than every other method.",
-        "It is clearly better than LightGBM as it comes (+0.404).",
+        "It is clearly better than LightGBM as it comes (by 0.404).",
     )
     assert advice.text == " ".join(advice.sentences)
 
@@ -139,7 +139,7 @@ def test_the_users_own_model_is_part_of_the_verdict():
     results = {name: [FoldResult(value, 1.0) for value in by_fold] for name, by_fold in values.items()}
     table = standings(results, get_metric("f1"), **kinds)
     assert headline(table) == "Use 'mine, tuned', mean F1 0.704, the best here, although the folds cannot prove it."
-    assert contrast(table) == "It is clearly better than 'mine' (+0.204) and LightGBM as it comes (+0.204)."
+    assert contrast(table) == "It is clearly better than 'mine' (by 0.204) and LightGBM as it comes (by 0.204)."
     level = standings(results | {"mine": [FoldResult(value) for value in BETTER]}, get_metric("f1"), **kinds)
     assert headline(level) == "Use 'mine', mean F1 0.704, the best here, although the folds cannot prove it."
     assert contrast(level).startswith("It does exactly as well as 'mine, tuned'; ")
@@ -149,6 +149,10 @@ def test_the_users_own_model_is_part_of_the_verdict():
 def test_under_requirements_only_decisions_that_were_chosen_for_them_are_recommended(held):
     table = rows({DEFAULT: SAME, REFERENCE: BETTER, TREES: LOW}, held={REFERENCE: held}, required=True)
     assert advise(table, "f1").row.name == DEFAULT
+    assert "every other one considered" in headline(rows({DEFAULT: BETTER, TREES: LOW}, required=True))
+    assert contrast(table).endswith(
+        "folds cannot tell it from LightGBM as it comes (0.200 better)."
+    ) or "clearly worse" in contrast(table)
     alone = rows({REFERENCE: BETTER}, required=True)
     assert advise(alone, "f1").row.name == REFERENCE
 
@@ -199,7 +203,7 @@ def test_where_lower_is_better_the_lowest_mean_is_best():
     table = rows({DEFAULT: BETTER, TREES: BASE, LINEAR: shifted(BETTER, -0.1)}, metric="fnr")
     assert "Boosted trees has the lowest mean false negative rate, 0.500" in details(table, "fnr")
     assert headline(table, "fnr").startswith("Use boosted trees, mean false negative rate 0.500, ")
-    assert contrast(table, "fnr") == "It is clearly better than LightGBM as it comes (-0.500)."
+    assert contrast(table, "fnr") == "It is clearly better than LightGBM as it comes (by 0.500)."
 
 
 def test_the_same_difference_on_every_fold_is_not_called_certain():
@@ -210,7 +214,7 @@ def test_the_same_difference_on_every_fold_is_not_called_certain():
     constant = rows({DEFAULT: shifted(BASE, 0.25), REFERENCE: BASE})
     assert (constant[0].difference_interval, constant[0].p_value) == (None, None)
     assert constant[0].difference == pytest.approx(0.25)
-    assert contrast(constant) == "5 folds cannot prove its lead over LightGBM as it comes (+0.250)."
+    assert contrast(constant) == "5 folds cannot prove its lead over LightGBM as it comes (0.250)."
 
 
 def test_untuned_decisions_are_shown_and_never_recommended():

@@ -304,9 +304,10 @@ def advise(rows: Sequence[ComparisonRow], metric: str, label: str | None = None)
     """
     judged, label = get_metric(metric), label or name_metric(metric)
     considered, details = [row for row in rows if row.name not in {*UNTUNED, *BASELINES}], list[str]()
+    count = len(considered)
     if any(row.held is not None for row in considered):
         considered, details = _by_requirements([row for row in considered if not row.plain] or considered)
-    choice = _choose(considered, judged, label)
+    choice = _choose(considered, judged, label, "other method" if len(considered) == count else "other one considered")
     alarm, about_floor = _floor(choice.row, rows, judged)
     details += [choice.reason, *_about_requirements(choice.row), *about_floor, RULE]
     mean = f"{_name(choice.row)}, mean {label} {choice.row.mean:.3f}"
@@ -321,7 +322,7 @@ def advise(rows: Sequence[ComparisonRow], metric: str, label: str | None = None)
     return Advice(choice.row, sure, (first, second), tuple(details), alarm)
 
 
-def _choose(considered: Sequence[ComparisonRow], metric: Metric, label: str) -> _Choice:
+def _choose(considered: Sequence[ComparisonRow], metric: Metric, label: str, others_are: str) -> _Choice:
     best = min(considered, key=lambda row: (row.mean if metric.minimize else -row.mean, _simplicity(row)))
     others = [row for row in considered if row is not best]
     compared = compare_with(best.values, [row.values for row in others], metric)
@@ -338,7 +339,7 @@ def _choose(considered: Sequence[ComparisonRow], metric: Metric, label: str) -> 
     if not rivals:
         return _Choice(best, True, "", f"{best_mean}.")
     if not equals:
-        standing = "clearly better than every other method"
+        standing = f"clearly better than every {others_are}"
         return _Choice(best, True, f", {standing}", f"{best_mean}, and is {standing}.")
     nearest = min(equals, key=lambda rival: abs(rival.row.mean - best.mean))
     standing = ", the best here, although the folds cannot prove it"
@@ -378,21 +379,23 @@ def _contrast(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metr
     others = [row for row in rows if row is not chosen and row.name not in {*UNTUNED, *BASELINES}]
     others.sort(key=lambda row: row.name == REFERENCE)  # the user's own models come first
     compared = zip(others, compare_with(chosen.values, [row.values for row in others], metric), strict=True)
-    shown = [pair for pair in compared if pair[0].plain or chosen.plain]
     states: dict[str, list[str]] = {}
-    for row, (versus, p) in shown:
+    for row, (versus, p) in compared:
+        if not (row.plain or chosen.plain):
+            continue
         if versus is None:
             states.setdefault("it does exactly as well as", []).append(_name(row))
             continue
-        better = (versus.difference > 0) == metric.minimize
-        verb = f"it is clearly {'better' if better else 'worse'} than"
-        if p is None or p >= CLEAR:
-            does = "prove its lead over" if better else "tell it from"
-            verb = f"{len(chosen.values)} folds cannot {does}"
-        states.setdefault(verb, []).append(f"{_name(row)} ({-versus.difference:+.3f})")
-    if not states:
-        return "Nothing else was compared with it."
-    return _capital("; ".join(f"{verb} {_listed(names)}" for verb, names in states.items())) + "."
+        better, amount = (versus.difference > 0) == metric.minimize, _size(versus.difference)
+        if p is not None and p < CLEAR:
+            verb, amount = f"it is clearly {'better' if better else 'worse'} than", f"by {amount}"
+        elif better:
+            verb = f"{len(chosen.values)} folds cannot prove its lead over"
+        else:
+            verb, amount = f"{len(chosen.values)} folds cannot tell it from", f"{amount} better"
+        states.setdefault(verb, []).append(f"{_name(row)} ({amount})")
+    text = "; ".join(f"{verb} {_listed(names)}" for verb, names in states.items())
+    return f"{_capital(text)}." if states else "Nothing else was compared with it."
 
 
 def _floor(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric) -> tuple[str | None, list[str]]:
