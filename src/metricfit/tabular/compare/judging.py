@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.core.arrays import to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
 from metricfit.core.types import ScalarAverage
@@ -210,7 +209,7 @@ class Judge:
             else Guarantee(self.confidence, out_of_fold=True, groups=held_out.groups),
         )
         costs, probabilities = self._costs, sigmoid(test[:, 0]) if test.shape[1] == 1 else softmax(test)
-        decided = to_numpy(decision.decide(test if costs is None else costs.margins(test)))
+        decided = decision.decide(test if costs is None else costs.margins(test))
         threshold = decision.attributes(np.arange(self.classes)).get("threshold_")
         decisions = FoldDecisions(decided, probabilities, threshold)
         return self._judge(decisions, seconds, decision.evidence.not_reachable)
