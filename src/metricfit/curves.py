@@ -1,19 +1,20 @@
 """Exact curves and the best threshold, for any metric, from one sort."""
 
 from metricfit.decide.offsets import BestOffsets, best_offsets
-from metricfit.metrics.areas import auroc, average_precision
-from metricfit.metrics.column_thresholds import BestThresholds, best_thresholds
-from metricfit.metrics.curve_points import PrecisionRecallCurve, RocCurve
+from metricfit.metrics.areas import UndefinedRankingWarning, auroc, average_precision
 from metricfit.metrics.curves import (
     BestThreshold,
+    BestThresholds,
+    PrecisionRecallCurve,
+    RocCurve,
     best_threshold,
+    best_thresholds,
     fpr_at_fn,
     fpr_at_tpr,
     precision_recall,
     roc,
 )
 from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning, RequirementValue
-from metricfit.metrics.label_rankings import UndefinedRankingWarning
 
 __all__ = [
     "BestOffsets",

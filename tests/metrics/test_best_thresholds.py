@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from metricfit import curves, metric
-from metricfit.metrics import get_metric, threshold_search
+from metricfit.metrics import get_metric
+from metricfit.metrics import sweep as module
 from metricfit.metrics.curves import best_of_sweep
 from metricfit.metrics.sweep import sweep
 
@@ -31,9 +32,9 @@ def by_sweep(scores, target, name):
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("block", [7, 130, 10_000], ids=lambda block: f"blocks of {block}")
 def test_columns_and_blocks_find_what_a_sweep_of_each_column_finds(name, block, monkeypatch):
-    monkeypatch.setattr(threshold_search, "CPU_BLOCK", block)
-    monkeypatch.setattr(threshold_search, "CPU_COLUMNS", block)
-    monkeypatch.setattr(threshold_search, "COPIED", 4)
+    monkeypatch.setattr(module, "CPU_BLOCK", block)
+    monkeypatch.setattr(module, "CPU_COLUMNS", block)
+    monkeypatch.setattr(module, "COPIED", 4)
     scores, target = table()
     found = curves.best_thresholds(scores, target, name)
     expected = [by_sweep(scores[:, place], target[:, place], name) for place in range(scores.shape[1])]

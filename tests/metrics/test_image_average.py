@@ -7,7 +7,7 @@ from torch import nn
 
 from metricfit import Counts, evaluate, metrics
 from metricfit.metrics import Accumulator, averaged
-from metricfit.metrics.image_average import join_images, mean_of_images
+from metricfit.metrics.average import join_images, mean_of_images
 from metricfit.train import Monitor
 
 

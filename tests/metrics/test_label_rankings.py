@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from metricfit import curves, metrics
 from metricfit.core.tasks import canonical
 from metricfit.curves import UndefinedRankingWarning, auroc, average_precision
-from metricfit.metrics import label_rankings
+from metricfit.metrics import areas
 
 N, C = 120, 4
 
@@ -79,7 +79,7 @@ def test_columns_are_sorted_in_blocks(monkeypatch):
         functools.partial(auroc, probabilities, numbers, weight, versus="one"),
     )
     together = [call() for call in calls]
-    monkeypatch.setattr(label_rankings, "SORTED_AT_ONCE", 2 * N)
+    monkeypatch.setattr(areas, "SORTED_AT_ONCE", 2 * N)
     for call, expected in zip(calls, together, strict=True):
         assert call() == pytest.approx(expected, abs=0)
 
@@ -173,7 +173,7 @@ def test_wrong_arrays_are_refused(call, message):
 def test_log_odds_of_classes_rank_where_probabilities_are_rounded_to_1():
     logits = torch.tensor([[60.0, 0.0, 0.0], [50.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     batch = canonical(logits, torch.tensor([0, 1, 1, 2]))
-    odds = label_rankings.class_log_odds(batch)
+    odds = areas.class_log_odds(batch)
     others = torch.stack([torch.cat([logits[:, :k], logits[:, k + 1 :]], 1).double().logsumexp(1) for k in range(3)])
     torch.testing.assert_close(odds, logits.T.double() - others)
     assert metrics.auroc.measure_samples(batch) == pytest.approx((1.0 + 0.75 + 1.0) / 3)

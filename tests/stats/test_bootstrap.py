@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from metricfit import Counts, curves, metric, metrics
 from metricfit.stats import bootstrap, bootstrap_difference
-from metricfit.stats.percentiles import compute_interval, compute_p_value
+from metricfit.stats.results import compute_interval, compute_p_value
 
 SHIFT = 1.5
 

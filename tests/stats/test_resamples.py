@@ -11,8 +11,7 @@ from sklearn.metrics import f1_score
 from metricfit import curves, metrics
 from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc
 from metricfit.stats.multinomial import resampled_counts
-from metricfit.stats.resampling import Resampler, Table
-from metricfit.stats.statistics import AtBest, AtThreshold, OfResample, UnderCurve
+from metricfit.stats.resampling import AtBest, AtThreshold, OfResample, Resampler, Table, UnderCurve
 
 
 def problem(seed, *, n=24, levels=9, weighted=False, grouped=False):

@@ -23,8 +23,7 @@ from metricfit.core.types import Average, Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.presence import has_samples, is_measured
+from metricfit.metrics.group_gap import GroupGap, has_samples, is_measured
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.row_cost import check_of_counts
 

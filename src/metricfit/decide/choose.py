@@ -52,7 +52,7 @@ from metricfit.metrics.feasibility import ChosenThreshold, InfeasibleError, what
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats import bootstrap
-from metricfit.stats.percentiles import compute_interval
+from metricfit.stats.results import compute_interval
 
 
 @one_thread()

@@ -13,7 +13,7 @@ from metricfit.core.counts import Counts
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.matrix_metric import MatrixMetric
+from metricfit.metrics.matrix import MatrixMetric
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 

@@ -11,7 +11,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
 from metricfit.decide.calibration import sigmoid
 from metricfit.decide.held_out import HeldOut
-from metricfit.metrics.column_thresholds import metric_of_label
+from metricfit.metrics.curves import metric_of_label
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.sweep import one_class, sweep
 

@@ -20,7 +20,7 @@ from metricfit.decide.bounds import exact_bound
 from metricfit.decide.calibration import fit_calibration, log_softmax
 from metricfit.decide.held_out import HeldOut
 from metricfit.errors import InvalidValueError
-from metricfit.stats.percentiles import compute_interval
+from metricfit.stats.results import compute_interval
 
 #: Total number of logits that the bootstrap calibrates, which limits its time to some seconds.
 LOGITS_DRAWN = 10_000_000

@@ -23,11 +23,17 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
 from metricfit.losses.gradient_watch import TrainingWatch
 from metricfit.losses.memory import RunningCounts
-from metricfit.metrics.average import averaged, check_average, loss_of_counts
-from metricfit.metrics.class_subset import check_classes
-from metricfit.metrics.empty_classes import check_zero_division
+from metricfit.metrics.average import (
+    averaged,
+    check_average,
+    check_classes,
+    check_zero_division,
+    has_pixels,
+    loss_of_counts,
+    sum_images,
+    weigh_images,
+)
 from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.image_average import has_pixels, sum_images, weigh_images
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
 

@@ -17,7 +17,7 @@ from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, is_false, looks_at_values
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import BatchLoss
-from metricfit.metrics.image_average import weigh_images
+from metricfit.metrics.average import weigh_images
 
 
 class LovaszLoss(BatchLoss):

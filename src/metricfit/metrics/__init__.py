@@ -6,30 +6,27 @@ from typing import TYPE_CHECKING, Any
 from metricfit._extras import explain_missing
 from metricfit.core.numerics import ratio, root, share
 from metricfit.core.thresholds import PerLabel, ThresholdGrid
-from metricfit.metrics.agreement import (
-    balanced_accuracy,
-    fowlkes_mallows,
-    gmean,
-    informedness,
-    kappa,
-    markedness,
-    mcc,
-    p4,
-    youden,
-)
 from metricfit.metrics.average import averaged
 from metricfit.metrics.decorators import metric
 from metricfit.metrics.formulas import (
     accuracy,
+    balanced_accuracy,
     cost,
     dice,
     f1,
     fbeta,
     fnr,
+    fowlkes_mallows,
     fpr,
+    gmean,
+    informedness,
     iou,
     jaccard,
+    kappa,
+    markedness,
+    mcc,
     npv,
+    p4,
     ppv,
     precision,
     recall,
@@ -39,21 +36,27 @@ from metricfit.metrics.formulas import (
     tnr,
     tpr,
     tversky,
+    youden,
 )
 from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.matrix import confusion_matrix, cost_matrix, weighted_kappa
-from metricfit.metrics.matrix_metric import MatrixMetric, MatrixMetricFactory, matrix_metric
+from metricfit.metrics.matrix import (
+    MatrixMetric,
+    MatrixMetricFactory,
+    confusion_matrix,
+    cost_matrix,
+    matrix_metric,
+    weighted_kappa,
+)
 from metricfit.metrics.metric import Metric, MetricFactory, get_metric
 from metricfit.metrics.ranking import RankingMetric, auroc, auroc_ovo, average_precision, get_measure
 from metricfit.metrics.registry import names
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 if TYPE_CHECKING:
-    from metricfit.metrics.accumulator import Accumulator
-    from metricfit.metrics.binned_scores import BinnedScores
+    from metricfit.metrics.accumulator import Accumulator, BinnedScores
 
-#: Modules with buffers, which need torch.
-_LATER = {"Accumulator": "accumulator", "BinnedScores": "binned_scores"}
+#: What has buffers, which need torch.
+_LATER = ("Accumulator", "BinnedScores")
 
 __all__ = [
     "Accumulator",
@@ -118,6 +121,6 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with explain_missing(f"metrics.{name}", ["torch"], "metricfit[torch]"):
-        value = getattr(import_module(f"metricfit.metrics.{_LATER[name]}"), name)
+        value = getattr(import_module("metricfit.metrics.accumulator"), name)
     globals()[name] = value
     return value

@@ -1,22 +1,267 @@
-"""The areas under the curves of one column of scores, of several labels, and of several classes."""
+"""The areas under the curves of one column of scores, of several labels, and of several classes.
+
+Several columns are yes-or-no questions: one per label, or for exclusive classes "is it this class, or another one?".
+Values of several columns are averaged as in scikit-learn. All sums are float64.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import overload
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, overload
 
-from metricfit.core.arrays import Array, cast, exact, in_kind_of, is_floating, namespace
-from metricfit.core.types import Average, ScalarAverage
-from metricfit.errors import InvalidValueError
-from metricfit.metrics.label_rankings import (
-    Questions,
-    Versus,
-    ask_classes,
-    auroc_of,
-    average_precision_of,
-    check_ranking_average,
+from metricfit.core.arrays import (
+    Array,
+    arange,
+    cast,
+    exact,
+    in_kind_of,
+    is_floating,
+    move_axis,
+    namespace,
+    pad_last,
+    running_max,
+    sort_falling,
+    sum_at,
+    take_along,
 )
+from metricfit.core.numerics import ratio, where
+from metricfit.core.types import Average, ScalarAverage
+from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc, as_array, check_scores, sweep
+
+#: Whether each class is compared with all others together, or each pair of classes separately.
+Versus = Literal["rest", "one"]
+
+#: How many scores are sorted at once; the sums take several times their memory.
+SORTED_AT_ONCE = 2**22
+
+#: How many labels a warning names.
+SHOWN = 8
+
+
+class UndefinedRankingWarning(UserWarning):
+    """A label or class lacks the positives or negatives that its AUROC or average precision is measured on.
+
+    As in scikit-learn, its AUROC is NaN, and so is a macro average with it; its average precision is 0.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("error", UndefinedRankingWarning)  # stop instead
+    """
+
+
+class Questions(NamedTuple):
+    """Yes-or-no questions, one per row: scores, 0/1 labels in float64 and weights, all ``(c, n)``."""
+
+    scores: Array
+    positive: Array
+    weight: Array | None
+    #: The class of each sample ``(n,)`` if the classes exclude each other.
+    classes: Array | None = None
+
+
+def ask(samples: Any) -> Questions:
+    """Return the questions of a batch in its final shape: log-odds of each label, or of each class against the rest.
+
+    The batch is ``Columns`` or ``Classes`` of ``core.canonical_batch``.
+
+    Raises:
+        InvalidValueError: The targets are shares of classes.
+    """
+    if not hasattr(samples, "layout"):
+        return Questions(samples.logits, exact(samples.target), samples.weight)
+    if is_floating(samples.target):
+        raise InvalidValueError("a ranking needs class numbers as labels; these targets are shares of classes")
+    weight = None if samples.weight is None else samples.weight.reshape(-1)
+    return ask_classes(class_log_odds(samples), samples.target.reshape(-1), weight)
+
+
+def ask_classes(scores: Array, classes: Array, weight: Array | None) -> Questions:
+    """Return the questions of exclusive classes from scores ``(c, n)``, class numbers ``(n,)`` and weights ``(n,)``."""
+    positive = exact(classes == arange(scores, 0, len(scores))[:, None])
+    weights = None if weight is None else namespace(weight).broadcast_to(weight, scores.shape)
+    return Questions(scores, positive, weights, classes)
+
+
+def class_log_odds(samples: Any) -> Array:
+    """Return the log-odds of each class against the rest, ``(c, samples)``, in float64.
+
+    They rank as probabilities do, but without ties where a probability is rounded to 1: the log-odds of the most
+    probable class are its logit minus the logarithm of the sum of the other exponentials.
+    """
+    xp = namespace(samples.logits)
+    logits = move_axis(exact(samples.logits), samples.layout.class_axis, 0)
+    logits = logits.reshape(len(logits), -1)
+    is_top = arange(logits, 0, len(logits))[:, None] == logits.argmax(0)
+    below = logits - xp.amax(logits, 0)
+    shares = where(is_top, 0.0, xp.exp(below))
+    others = where(is_top, -math.inf, logits)
+    second = xp.amax(others, 0)
+    log_of_others = second + xp.log(xp.exp(others - second).sum(0))
+    return where(is_top, logits - log_of_others, below - xp.log1p(shares.sum(0) - shares))
+
+
+def auroc_of(questions: Questions, average: Average, versus: Versus = "rest", *, warn: bool = True) -> Array:
+    """Compute the AUROC of several questions.
+
+    Args:
+        questions: The questions.
+        average: The average over the questions, or None for one value each.
+        versus: "rest", or "one" for Hand and Till's mean over pairs of classes.
+        warn: Whether labels without positives or negatives are reported.
+
+    Returns:
+        The average, a scalar; for None ``(c,)``.
+
+    Raises:
+        InvalidValueError: There is no such average, or pairs of classes were asked for and there are no classes.
+    """
+    check_ranking_average(average, versus)
+    if versus == "one":
+        if questions.classes is None:
+            raise InvalidValueError(
+                "pairs of classes (one versus one) need classes that exclude each other, with class numbers as labels; "
+                "for several labels ask for the AUROC of each label against the rest"
+            )
+        return _hand_till(questions, average, warn=warn)
+    if average == "micro":
+        questions = _pooled(questions)
+    values = _in_blocks(questions, area_under_roc)
+    positives, negatives = _support(questions)
+    lacking = (positives == 0) | (negatives == 0)
+    values = where(lacking, math.nan, values)
+    if warn:
+        _report(questions, lacking, average, "positives or no negatives", "the AUROC is NaN")
+    return _average(values, positives, average)
+
+
+def average_precision_of(questions: Questions, average: Average, *, warn: bool = True) -> Array:
+    """Compute the average precision of several questions; the arguments are those of ``auroc_of``."""
+    check_ranking_average(average)
+    if average == "micro":
+        questions = _pooled(questions)
+    positives, _ = _support(questions)
+    values = where(positives == 0, 0.0, _in_blocks(questions, area_under_precision_recall))
+    if warn:
+        _report(questions, positives == 0, average, "positives", "the average precision is 0")
+    return _average(values, positives, average)
+
+
+def check_ranking_average(average: str | None, versus: str = "rest") -> None:
+    """Raise an error for an average or a comparison that does not exist."""
+    if versus not in ("rest", "one"):
+        raise InvalidValueError(f"versus is 'rest' or 'one', got {quote(versus)}")
+    if average not in ("macro", "micro", "weighted", None):
+        raise InvalidValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {quote(average)}")
+    if versus == "one" and average not in ("macro", "weighted"):
+        raise InvalidValueError(f"the mean over pairs of classes is 'macro' or 'weighted', got average={average!r}")
+
+
+def _pooled(questions: Questions) -> Questions:
+    """Return all questions as one: every sample is asked every one of them."""
+    scores, positive, weight, _ = questions
+    return Questions(scores.reshape(1, -1), positive.reshape(1, -1), None if weight is None else weight.reshape(1, -1))
+
+
+def _support(questions: Questions) -> tuple[Array, Array]:
+    """Return the weight of the positives and of the negatives of each question."""
+    positive, weight = questions.positive, questions.weight
+    negative = 1 - positive
+    if weight is not None:
+        positive, negative = positive * weight, negative * weight
+    return positive.sum(1), negative.sum(1)
+
+
+def _in_blocks(questions: Questions, area: Callable[[Array, Array], Array]) -> Array:
+    """Compute an area of each question, for as many at once as memory allows."""
+    scores, positive, weight, _ = questions
+    rows = max(1, SORTED_AT_ONCE // max(1, scores.shape[1]))
+    parts = []
+    for first in range(0, len(scores), rows):
+        part = slice(first, first + rows)
+        tp, fp, _ = _sums_above(scores[part], positive[part], None if weight is None else weight[part])
+        parts.append(area(*(pad_last(sums, before=0.0) for sums in (tp, fp))))
+    return namespace(scores).concatenate(parts)
+
+
+def _sums_above(scores: Array, positive: Array, weight: Array | None) -> tuple[Array, Array, Array]:
+    """Return the weight of positives and of negatives down to each score, by falling score, and the order.
+
+    Equal scores become positive together: all but the last of them have the sums of the score above.
+    """
+    falling, order = sort_falling(scores)
+    y = take_along(positive, order)
+    w = None if weight is None else exact(take_along(weight, order))
+    tp = (y if w is None else w * y).cumsum(1)
+    fp = (1 - y if w is None else w * (1 - y)).cumsum(1)
+    tied = falling[:, 1:] == falling[:, :-1]
+    if bool(tied.any()):
+        tied = pad_last(tied, after=False)
+        tp, fp = (running_max(where(tied, 0.0, sums)) for sums in (tp, fp))
+    return tp, fp, order
+
+
+def _hand_till(questions: Questions, average: Average, *, warn: bool) -> Array:
+    """Compute Hand and Till's M from the AUROC of every class a among the samples of a and b, by the scores of a.
+
+    A sample of b adds the weight of the samples of a with a larger score, and half of that with an equal one. So one
+    sort per class serves all of its pairs.
+    """
+    scores, positive, weight, classes = questions
+    assert classes is not None
+    count, xp = len(scores), namespace(scores)
+    of_class, _ = _support(questions)
+    wins = []
+    rows = max(1, SORTED_AT_ONCE // max(1, scores.shape[1]))
+    for first in range(0, count, rows):
+        part = slice(first, first + rows)
+        w = None if weight is None else weight[part]
+        tp, _, order = _sums_above(scores[part], positive[part], w)
+        above = pad_last(tp[:, :-1], before=0.0)  # by samples with a larger score
+        falling = take_along(scores[part], order)
+        last = pad_last(falling[:, 1:] != falling[:, :-1], after=True)
+        to_end = -xp.flip(running_max(xp.flip(where(last, -tp, -math.inf), (1,))), (1,))
+        gains = (above + to_end) / 2
+        if w is not None:
+            gains = gains * exact(take_along(w, order))
+        for places, gain in zip(classes[order], gains, strict=True):
+            wins.append(sum_at(places, gain, count))
+    pairs = of_class[:, None] * of_class
+    areas = ratio(xp.stack(wins), pairs)
+    if warn:
+        _report(questions, of_class == 0, None, "samples", "its pairs are left out of the mean")
+    upper = xp.triu(pairs > 0, 1)
+    values = ((areas + areas.T) / 2)[upper]
+    if average == "macro":
+        return values.mean()
+    share = (of_class[:, None] + of_class)[upper]
+    return (values * share).sum() / share.sum()
+
+
+def _average(values: Array, positives: Array, average: Average) -> Array:
+    """Average as scikit-learn does: a weighted average leaves out columns without positives."""
+    if average is None:
+        return values
+    if average != "weighted":
+        return values.mean()
+    total = positives.sum()
+    return ratio((where(positives == 0, 0.0, values) * positives).sum(), total)
+
+
+def _report(questions: Questions, lacking: Array, average: Average, what: str, value: str) -> None:
+    """Warn about labels or classes without the samples that their value needs."""
+    if not bool(lacking.any()):
+        return
+    numbers = [place for place, lacks in enumerate(lacking.tolist()) if lacks]
+    shown = ", ".join(map(str, numbers[:SHOWN])) + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
+    kind = "label" if questions.classes is None else "class"
+    where = "all columns together" if average == "micro" else f"{kind} {shown}"
+    remedy = {"macro": ". Leave these columns out, or use average='weighted' or 'micro'"}.get(average or "", "")
+    message = f"{where}: there are no {what}, so {value}, as in scikit-learn{remedy}"
+    warnings.warn(message, UndefinedRankingWarning, stacklevel=5)
+
 
 #: How far probabilities of classes may be from a sum of 1, by the precision of their type.
 ROUNDED_SUM = {"float64": 1e-6, "float32": 1e-4}

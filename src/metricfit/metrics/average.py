@@ -1,23 +1,121 @@
-"""Averages of a metric over classes."""
+"""Averages of a metric over classes, over some of them, and over images."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from metricfit.core.arrays import Array, cast, namespace
+from metricfit.core.arrays import Array, cast, full, is_tensor, namespace
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import Dual, constant, ratio, where
 from metricfit.core.types import Average, ZeroDivision
-from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics.class_subset import check_classes, class_mask
-from metricfit.metrics.empty_classes import SKIP, check_zero_division
-from metricfit.metrics.group_gap import GroupGap
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.metrics.group_gap import GroupGap, has_samples, is_undefined
 from metricfit.metrics.metric import Metric
-from metricfit.metrics.presence import has_samples, is_undefined
+
+SKIP = "skip"
+
+
+def check_zero_division(metric: Metric, zero_division: object) -> ZeroDivision:
+    """Return a valid ``zero_division``.
+
+    Raises:
+        InvalidValueError: It is not None, 0, 1 or "skip", or the metric has no values of classes.
+    """
+    if zero_division is None:
+        return None
+    if isinstance(zero_division, bool) or zero_division not in (0, 1, SKIP):
+        raise InvalidValueError(f"zero_division is 0, 1 or 'skip', got {quote(zero_division)}")
+    if isinstance(metric, GroupGap):
+        raise InvalidValueError(f"{metric.name} leaves out groups without samples already; leave zero_division out")
+    if metric.whole_matrix and zero_division != SKIP:
+        raise InvalidValueError(
+            f"zero_division={zero_division!r} is the value of a class where its metric is 0/0, and {metric.name} is a "
+            "metric of all decisions; use zero_division='skip' to leave out images without labelled pixels"
+        )
+    return "skip" if zero_division == SKIP else 1 if zero_division == 1 else 0
+
+
+def check_classes(metric: Metric, classes: Sequence[int] | None) -> tuple[int, ...] | None:
+    """Return the class numbers of ``classes=``, or None for all classes.
+
+    Args:
+        metric: The metric that is averaged over them.
+        classes: Class numbers from 0 on, each once.
+
+    Raises:
+        InvalidTypeError: They are no sequence of integers.
+        InvalidValueError: There are none, one is negative or there twice, or the metric is not averaged over classes.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> check_classes(metrics.f1, range(1, 4))
+        (1, 2, 3)
+    """
+    if classes is None:
+        return None
+    numbers = classes.tolist() if hasattr(classes, "tolist") else classes
+    is_sequence = isinstance(numbers, Sequence) and not isinstance(numbers, (str, bytes))
+    if not is_sequence or any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
+        raise InvalidTypeError(f"classes is a list of class numbers, such as [1, 2, 3], got {quote(classes)}")
+    if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise InvalidValueError(
+            f"classes needs one or more class numbers from 0 on, each once, got {quote(list(numbers))}"
+        )
+    if metric.of_one_class:
+        raise InvalidValueError(f"{metric.name} is of one class already; leave classes out")
+    if metric.needs_matrix:
+        raise InvalidValueError(_whole_matrix_message(metric))
+    return tuple(numbers)
+
+
+def class_mask(metric: Metric, counts: Counts, classes: tuple[int, ...]) -> Array:
+    """Return 1 for the chosen classes and 0 for the others, ``(c,)``.
+
+    Raises:
+        InvalidValueError: There is only one class, one of those chosen does not exist, or the metric is one number for
+            the whole confusion matrix.
+    """
+    number = counts.classes
+    if number == 1:
+        raise InvalidValueError(
+            f"classes={list(classes)} chooses among several classes, but a binary problem has one, its positive class; "
+            "leave classes out"
+        )
+    if max(classes) >= number:
+        raise InvalidValueError(f"classes={list(classes)}: there are {number} classes, 0 to {number - 1}")
+    if metric.whole_matrix and counts.exclusive:
+        raise InvalidValueError(_whole_matrix_message(metric))
+    if not is_tensor(counts.tp):
+        return np.array([float(k in classes) for k in range(number)])
+    if counts.tp.device.type == "cpu" or namespace(counts.tp).compiler.is_compiling():
+        return _make_mask(classes, number, counts.tp.dtype, counts.tp.device)
+    return _kept_mask(classes, number, counts.tp.dtype, counts.tp.device)
+
+
+def _make_mask(classes: tuple[int, ...], number: int, dtype: Any, device: Any) -> Array:
+    return sys.modules["torch"].tensor([float(k in classes) for k in range(number)], dtype=dtype, device=device)
+
+
+@lru_cache(maxsize=64)
+def _kept_mask(classes: tuple[int, ...], number: int, dtype: Any, device: Any) -> Array:
+    """Return the mask on a GPU. It is kept, because copying it there in every step would wait for the GPU."""
+    with sys.modules["torch"].inference_mode(False):
+        return _make_mask(classes, number, dtype, device)
+
+
+def _whole_matrix_message(metric: Metric) -> str:
+    return (
+        f"{metric.name} is one number for the whole confusion matrix of exclusive classes, so it cannot leave classes "
+        "out; with classes= use a metric of each class: 'f1', 'jaccard' or 'recall', whose mean over all classes is "
+        "balanced_accuracy"
+    )
+
 
 AVERAGES: tuple[Average, ...] = ("macro", "micro", "weighted", None)
 
@@ -190,3 +288,99 @@ def check_average(metric: Metric, average: str | None) -> None:
         and any(isinstance(value, tuple) for value in metric.parameters.values())
     ):
         raise InvalidValueError(f"{metric.name} has a parameter per class, which average='micro' has no classes for")
+
+
+def has_pixels(counts: Counts) -> Array:
+    """Return which images of counts ``(..., images, c)`` have counted pixels; all others are left out of a mean.
+
+    Example:
+        >>> has_pixels(Counts(tp=[[3], [0]], fp=[[1], [0]], fn=[[2], [0]], tn=[[4], [0]]))
+        array([ True, False])
+    """
+    present = (constant(counts.n) != 0).any(-1)  # NaN, of logits that diverged, is not left out
+    return present if present.ndim == 1 else present.any(0)  # several thresholds
+
+
+def weigh_images(present: Array, weight: Array | None, dtype: Any) -> Array:
+    """Return how much each image counts in a mean over images.
+
+    One weight per image weighs the image in the mean, so that weight 2 is the image twice. Weights of pixels have
+    weighed the pixels within their images already, and images count alike.
+
+    Args:
+        present: Which images have counted pixels, ``(images,)``; the others count nothing.
+        weight: The weights that the user passed: ``(images,)``, ``(images, 1)``, of pixels, or None.
+        dtype: The type of the result.
+
+    Returns:
+        One number per image.
+
+    Example:
+        >>> weigh_images(np.array([True, True, False]), np.array([1.0, 2.0, 3.0]), float)
+        array([1., 2., 0.])
+    """
+    shares = cast(present, dtype)
+    n = len(present)
+    if weight is None or tuple(weight.shape) not in ((n,), (n, 1)):
+        return shares
+    return shares * cast(weight.reshape(n), dtype)
+
+
+def sum_images(values: Array, shares: Array | None = None, *, skips: bool = True) -> Array:
+    """Return the weighted sum of the values of images and the sum of the weights, which add over batches and ranks.
+
+    Args:
+        values: ``(images,)`` or ``(images, c)``; NaN for an image that is left out.
+        shares: How much each image counts, ``(images,)``; None if they count alike.
+        skips: Whether NaN stands for an image that is left out. Otherwise it is a fault, such as logits that diverged,
+            and the sum is NaN too.
+
+    Returns:
+        Both, stacked along a new first axis. The gradient of a NaN that is left out is 0.
+
+    Example:
+        >>> sum_images(np.array([0.5, np.nan, 1.0]))
+        array([1.5, 2. ])
+        >>> sum_images(np.array([0.5, np.nan, 1.0]), np.array([3.0, 1.0, 1.0]))
+        array([2.5, 4. ])
+    """
+    if shares is None:
+        shares = full(values, (len(values),), 1.0)
+    shares = cast(shares.reshape(-1, *(1,) * (values.ndim - 1)), values.dtype)
+    xp = namespace(values)
+    counted = xp.broadcast_to(shares > 0, values.shape)
+    if skips:
+        counted = counted & (values == values)
+    return xp.stack([(where(counted, values, 0.0) * shares).sum(0), (counted * shares).sum(0)])
+
+
+def mean_of_images(values: Array, shares: Array | None = None) -> Array:
+    """Return the weighted mean of the values of images that are not NaN; NaN if there are none.
+
+    Example:
+        >>> float(mean_of_images(np.array([0.5, np.nan, 1.0])))
+        0.75
+    """
+    total, number = sum_images(values, shares)
+    return where(number > 0, ratio(total, number), math.nan)
+
+
+def join_images(parts: Iterable[Counts]) -> Counts:
+    """Join counts ``(images, c)`` of several batches to those of all their images.
+
+    Raises:
+        InvalidValueError: There are none, or they have different numbers of classes.
+
+    Example:
+        >>> batch = Counts(tp=[[3], [1]], fp=[[1], [0]], fn=[[2], [0]], tn=[[4], [9]])
+        >>> join_images([batch, batch]).tp.shape
+        (4, 1)
+    """
+    batches = list(parts)
+    if not batches or len({tuple(counts.tp.shape[1:]) for counts in batches}) > 1:
+        shapes = ", ".join(str(tuple(counts.tp.shape)) for counts in batches)
+        raise InvalidValueError(f"counts of images of one number of classes are joined, got {shapes or 'none'}")
+    columns = zip(*(counts.tensors for counts in batches), strict=True)
+    return next((part for part in batches if not part.exclusive), batches[0]).with_tensors(
+        namespace(*column).concatenate(column) for column in columns
+    )

@@ -1,14 +1,298 @@
-"""How a metric with parameters is read from text, without evaluating it."""
+"""How metrics are read from text without evaluating it: names with parameters, and formulas over counts."""
 
 from __future__ import annotations
 
 import ast
+import difflib
 import math
+import operator
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+
+from metricfit.core.arrays import Array
+from metricfit.core.counts import Counts
+from metricfit.core.numerics import maximum, minimum, root, smallest_divisor, value_of, where
 from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics.written_formula import WrittenFormula, describe_syntax_error, is_formula, read_formula
+from metricfit.metrics import registry
+from metricfit.metrics.metric_parameters import LARGEST_PARAMETER, as_float
+
+#: The counts that a formula is written in.
+COUNTS = ("tp", "fp", "fn", "tn", "n")
+#: The function around a formula whose lower values are better.
+MINIMIZE = "minimize"
+#: Maximum number of characters of a formula, of operations inside each other, and of an exponent.
+LONGEST_FORMULA, DEEPEST, LARGEST_EXPONENT = 500, 60, 10
+
+#: A part of a formula: a number, or a function of counts.
+Part = float | Callable[[Counts], Array]
+
+
+class WrittenFormula:
+    """A function of Counts that was read from text. Formulas of the same text are equal.
+
+    Args:
+        text: The formula as ``ast.unparse`` writes it.
+        function: What it computes.
+        minimize: Whether lower values are better: the formula was written inside ``minimize(...)``.
+    """
+
+    #: Metrics of written formulas are found again by their names, in other processes and in saved models.
+    found_by_name = True
+
+    def __init__(self, text: str, function: Callable[[Counts], Array], minimize: bool) -> None:
+        self.text = text
+        self.function = function
+        self.minimize = minimize
+        self.__doc__ = text
+
+    @property
+    def name(self) -> str:
+        """The text that ``get_metric`` takes, including the direction."""
+        return f"{MINIMIZE}({self.text})" if self.minimize else self.text
+
+    def __call__(self, counts: Counts) -> Array:
+        """Compute the formula for counts ``(..., c)``."""
+        return self.function(counts)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Which of "positives" and "negatives" must be present: without them, decisions do not change the value."""
+        none, predicted, rest = (np.array(cell, float) for cell in ([0, 0, 0], [0, 2, 3], [5, 3, 2]))
+        without = {"positives": Counts(none, predicted, none, rest), "negatives": Counts(predicted, none, rest, none)}
+        with np.errstate(all="ignore"):
+            return frozenset(name for name, counts in without.items() if _is_constant(self(counts)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WrittenFormula) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return parse_formula, (self.name,)
+
+
+def in_brackets(name: str) -> str:
+    """Write a formula so that ``[k]`` or ``.gap(groups)`` can follow it; names of metrics stay as they are.
+
+    Example:
+        >>> in_brackets("tp / n"), in_brackets("fbeta(beta=2)"), in_brackets("(tp + fp) * (tp + fn)")
+        ('(tp / n)', 'fbeta(beta=2)', '((tp + fp) * (tp + fn))')
+    """
+    try:
+        has_operator = isinstance(ast.parse(name, mode="eval").body, (ast.BinOp, ast.UnaryOp))
+    except SyntaxError:  # a function of a user without a name, <lambda>
+        return name
+    return f"({name})" if has_operator else name
+
+
+def is_formula(node: ast.expr | None) -> bool:
+    """Return whether an expression is meant as a formula over counts, rather than as the name of a metric."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in (*FUNCTIONS, MINIMIZE) and not registry.is_known(node.func.id)
+    if isinstance(node, ast.Name):
+        return node.id in COUNTS and not registry.is_known(node.id)
+    return isinstance(node, (ast.BinOp, ast.UnaryOp))
+
+
+def parse_formula(text: str) -> WrittenFormula:
+    """Read a formula from text.
+
+    Example:
+        >>> parse_formula("tp / (tp + fn)")(Counts(tp=3, fp=1, fn=1, tn=4))
+        array([0.75])
+    """
+    return read_formula(ast.parse(text, mode="eval").body, text)
+
+
+def read_formula(node: ast.expr, text: str) -> WrittenFormula:
+    """Make a formula of an expression.
+
+    Numbers, the counts tp, fp, fn, tn and n, ``+ - * /``, powers with exponents up to 10, ``sqrt``, ``abs``, ``min``
+    and ``max`` are allowed; ``minimize(...)`` around the whole says that lower is better. 0/0 is 0, with gradient 0.
+
+    Args:
+        node: The expression.
+        text: The text that it was parsed from, which messages quote.
+
+    Raises:
+        InvalidValueError: The expression holds something else; the message names the part and where it is.
+    """
+    if len(text) > LONGEST_FORMULA:
+        raise InvalidValueError(f"a formula has at most {LONGEST_FORMULA} characters, got {len(text)}: {quote(text)}")
+    minimize = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == MINIMIZE
+    if minimize:
+        assert isinstance(node, ast.Call)
+        if len(node.args) != 1 or node.keywords:
+            _refuse(node, text, f"takes one formula, as in '{MINIMIZE}(fp / n)'")
+        node = node.args[0]
+    function = _Reader(text).part(node, DEEPEST)
+    if not callable(function):
+        raise InvalidValueError(f"the formula {quote(text)} is one number; use the counts {', '.join(COUNTS)} in it")
+    return WrittenFormula(ast.unparse(node), function, minimize)
+
+
+def describe_syntax_error(text: str) -> str | None:
+    """Say where a text stops being a formula; None if it is none, or is not meant as a formula."""
+    if len(text) > LONGEST_FORMULA or not any(sign in text for sign in "+-*/^×·÷²"):
+        return None
+    try:
+        ast.parse(text.strip(), mode="eval")
+    except SyntaxError as error:
+        return f"cannot read the formula {quote(text)}: {error.msg} (character {error.offset})"
+    except (ValueError, MemoryError, RecursionError):
+        pass
+    return None
+
+
+class _Reader:
+    """Turns expressions into parts of formulas; the text is for messages."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def part(self, node: ast.expr, deepest: int) -> Part:
+        """Read a number, a count, an operation or a function, nested at most so deeply."""
+        if deepest == 0:
+            raise InvalidValueError(f"the formula {quote(self.text)} is nested more than {DEEPEST} operations deep")
+        if isinstance(node, ast.Constant):
+            return self.number(node)
+        if isinstance(node, ast.Name):
+            return self.count(node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+            operand = self.part(node.operand, deepest - 1)
+            return _apply(operator.neg, operand) if isinstance(node.op, ast.USub) else operand
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            return self.power(node, deepest)
+        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+            left, right = self.part(node.left, deepest - 1), self.part(node.right, deepest - 1)
+            if isinstance(node.op, ast.Div) and right == 0:
+                _refuse(node.right, self.text, "is 0, and something is divided by it")
+            return _apply(OPERATORS[type(node.op)], left, right)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+            return self.call(node, node.func.id, deepest)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
+            _refuse(node, self.text, "has ^; write a power as in tp**2")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == MINIMIZE:
+            _refuse(node, self.text, "is inside a formula; write minimize(...) around the whole")
+        _refuse(node, self.text, f"is not allowed; write numbers, {', '.join(COUNTS)}, + - * / **, {_FUNCTIONS}")
+
+    def number(self, node: ast.Constant) -> float:
+        """Read a number that stays finite when it is multiplied by counts."""
+        if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
+            _refuse(node, self.text, "is no number")
+        if abs(number := as_float(node.value, "a number of the formula")) > LARGEST_PARAMETER:
+            _refuse(node, self.text, f"is larger than {LARGEST_PARAMETER:g}")
+        return number
+
+    def count(self, node: ast.Name) -> Part:
+        """Read the name of a count."""
+        if node.id in COUNTS:
+            return operator.attrgetter(node.id)
+        if registry.is_known(node.id):
+            _refuse(node, self.text, "is a metric; a formula is written in the counts tp, fp, fn, tn and n")
+        close = difflib.get_close_matches(node.id.lower()[:20], COUNTS, n=1, cutoff=0.5)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        _refuse(node, self.text, f"is none of {', '.join(COUNTS)}{hint}")
+
+    def power(self, node: ast.BinOp, deepest: int) -> Part:
+        """Read a power, whose exponent is a number from 0 to 10."""
+        base, exponent = self.part(node.left, deepest - 1), self.part(node.right, deepest - 1)
+        if callable(exponent) or not 0 <= exponent <= LARGEST_EXPONENT:
+            _refuse(node.right, self.text, f"is an exponent; write a number from 0 to {LARGEST_EXPONENT}")
+        if not callable(base):
+            return self.finite(node, lambda: base**exponent)
+        return lambda counts: _power(base(counts), exponent)
+
+    def call(self, node: ast.Call, name: str, deepest: int) -> Part:
+        """Read sqrt, abs, min or max."""
+        most = 1 if name in ("sqrt", "abs") else len(COUNTS)
+        least = 1 if most == 1 else 2
+        if node.keywords or not least <= len(node.args) <= most:
+            _refuse(node, self.text, f"takes {'one value' if most == 1 else f'{least} to {most} values'}")
+        parts = [self.part(argument, deepest - 1) for argument in node.args]
+        function = FUNCTIONS[name]
+        if not any(callable(part) for part in parts):
+            return self.finite(node, lambda: float(function(*parts)))
+        return _apply(function, *parts)
+
+    def finite(self, node: ast.expr, compute: Callable[[], Any]) -> float:
+        """Compute a part without counts."""
+        try:
+            value = compute()
+        except (OverflowError, ZeroDivisionError):
+            value = math.nan
+        if isinstance(value, complex) or not math.isfinite(value):
+            _refuse(node, self.text, "is not a finite number")
+        return float(value)
+
+
+def _apply(function: Callable[..., Any], *parts: Part) -> Part:
+    """Apply a function to parts: at once to numbers, later where counts are among them."""
+    if not any(callable(part) for part in parts):
+        return float(function(*parts))
+
+    def compute(counts: Counts) -> Array:
+        return function(*(part(counts) if callable(part) else part for part in parts))
+
+    return compute
+
+
+def _divide(numerator: Any, denominator: Any) -> Any:
+    """Divide, with value 0 and gradient 0 for 0/0. Any other number divided by 0 is infinite, as in arithmetic."""
+    if isinstance(denominator, float):
+        return numerator / denominator
+    least = smallest_divisor(denominator)
+    empty = (abs(value_of(denominator)) < least) & (abs(value_of(numerator)) < least)
+    # The denominator is made safe before dividing, because a gradient through 0/0 would be NaN.
+    return where(empty, 0.0, numerator / where(empty, 1.0, denominator))
+
+
+def _power(base: Any, exponent: float) -> Any:
+    """Raise to a power; a base below 0 that a rounded difference of counts may have counts as 0 for a broken power."""
+    if exponent == int(exponent):
+        return base ** int(exponent)
+    empty = value_of(base) < smallest_divisor(base)
+    return where(empty, 0.0, where(empty, 1.0, base) ** exponent)
+
+
+def _extreme(choose: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda *values: reduce(choose, values)
+
+
+OPERATORS: dict[type[ast.operator], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _divide,
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "sqrt": root,
+    "abs": abs,
+    "min": _extreme(minimum),
+    "max": _extreme(maximum),
+}
+_FUNCTIONS = ", ".join(f"{name}(...)" for name in FUNCTIONS)
+
+
+def _is_constant(values: Array) -> bool:
+    values = np.where(np.isnan(values), 0.0, values)
+    return bool((values == values[0]).all())
+
+
+def _refuse(node: ast.expr, text: str, reason: str) -> NoReturn:
+    """Refuse a part of a formula, and say where it is."""
+    line = text.strip().splitlines()[node.lineno - 1].encode()
+    end = node.end_col_offset if node.end_lineno == node.lineno else None
+    part, before = line[node.col_offset : end].decode(), line[: node.col_offset].decode()
+    raise InvalidValueError(
+        f"cannot read the formula {quote(text)}: {quote(part)} (character {len(before) + 1}) {reason}"
+    )
+
 
 #: Maximum length of a metric or a requirement in characters; enough for one parameter per class of 5,000 classes.
 LONGEST = 100_000

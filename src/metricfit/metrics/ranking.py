@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from metricfit.core.arrays import Array
 from metricfit.core.types import Average, ScalarAverage
 from metricfit.metrics import areas, registry
-from metricfit.metrics.label_rankings import ask, auroc_of, average_precision_of
+from metricfit.metrics.areas import ask, auroc_of, average_precision_of
 from metricfit.metrics.metric import Bounds, Formula, Metric, get_metric
 from metricfit.metrics.metric_parameters import first_paragraph
 

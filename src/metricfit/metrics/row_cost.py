@@ -7,9 +7,8 @@ from typing import Any, NoReturn, ParamSpec
 
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.metrics.metric import Formula, Metric, MetricFactory
+from metricfit.metrics.metric import Formula, Metric, MetricFactory, reduce_by_name
 from metricfit.metrics.metric_parameters import check_parameters
-from metricfit.metrics.pickling import reduce_by_name
 
 P = ParamSpec("P")
 

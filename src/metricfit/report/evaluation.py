@@ -23,7 +23,7 @@ from metricfit.decide.costs import RowCosts, cost_columns, interval_of_costs, ro
 from metricfit.decide.decision import REFERRED
 from metricfit.metrics import Metric, averaged, curves, get_metric, names
 from metricfit.metrics.feasibility import RequirementValue
-from metricfit.metrics.presence import is_undefined
+from metricfit.metrics.group_gap import is_undefined
 from metricfit.metrics.registry import find
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.report import formatting

@@ -17,8 +17,8 @@ from metricfit.decide.costs import RowCosts
 from metricfit.decide.decision import REFERRED
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
-from metricfit.metrics.matrix_metric import MatrixMetric
-from metricfit.metrics.presence import is_undefined
+from metricfit.metrics.group_gap import is_undefined
+from metricfit.metrics.matrix import MatrixMetric
 from metricfit.report import formatting
 from metricfit.report.charts import FIRST, MUTED, Chart, Drawing, Widths, label, styled
 from metricfit.report.evaluation import Floats, Integers, count_decisions, paid

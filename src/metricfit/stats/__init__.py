@@ -5,8 +5,7 @@ from metricfit._extras import explain_missing
 with explain_missing("metricfit.stats", ("scipy",), "metricfit[tabular]"):
     from metricfit.stats.bootstrap import BootstrapDifference, BootstrapResult, bootstrap, bootstrap_difference
     from metricfit.stats.delong import DeLongInterval, DeLongTest, delong_interval, delong_test
-    from metricfit.stats.multiplicity import holm
-    from metricfit.stats.paired import Comparison, Probabilities, SplitComparison, compare, compare_splits
+    from metricfit.stats.paired import Comparison, Probabilities, SplitComparison, compare, compare_splits, holm
     from metricfit.stats.results import Interval
 
 __all__ = [

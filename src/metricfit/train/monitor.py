@@ -30,15 +30,21 @@ from metricfit.core.thresholds import (
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.class_subset import check_classes
+from metricfit.metrics.areas import check_ranking_average
+from metricfit.metrics.average import (
+    SKIP,
+    averaged,
+    check_average,
+    check_classes,
+    check_zero_division,
+    has_pixels,
+    join_images,
+    mean_of_images,
+    weigh_images,
+)
 from metricfit.metrics.curves import InfeasibleError, best_of_sweep
-from metricfit.metrics.empty_classes import SKIP, check_zero_division
-from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.image_average import has_pixels, join_images, mean_of_images, weigh_images
-from metricfit.metrics.label_rankings import check_ranking_average
+from metricfit.metrics.group_gap import GroupGap, is_undefined
 from metricfit.metrics.metric import Formula, Metric
-from metricfit.metrics.presence import is_undefined
 from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
 from metricfit.metrics.requirements import Requirement, parse_requirement
