@@ -37,8 +37,7 @@ from metricfit.decide.certified import certify_thresholds, check_guarantee, what
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.rules import Goal, Guarantee, Rule, allowed_on_both, check_rule, choose_threshold, middle_of
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.curves import metric_of_label
-from metricfit.metrics.curves import best_of_allowed, judge_requirements
+from metricfit.metrics.curves import best_of_allowed, judge_requirements, metric_of_label
 from metricfit.metrics.feasibility import (
     Allowed,
     InfeasibleError,

@@ -18,8 +18,7 @@ from torch import Tensor
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.tensor_numerics import is_positive
 from metricfit.core.types import ScalarAverage
-from metricfit.metrics.curves import metric_of_label
-from metricfit.metrics.curves import best_of_sweep
+from metricfit.metrics.curves import best_of_sweep, metric_of_label
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.sweep import Sweep, sweep
 
