@@ -22,10 +22,9 @@
 Tune decisions on data that the model was not trained on.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit._extras import explain_missing
+from metricfit._extras import load_later
 from metricfit.decide.calibration import Calibration
 from metricfit.decide.decision import (
     CostDecision,
@@ -44,13 +43,13 @@ if TYPE_CHECKING:
     from metricfit.decide.best import best_decision, best_referral, estimate_prevalence
     from metricfit.decide.decision_module import DecisionModule
 
-#: Loaded when first used, with the package that each needs and where it comes from.
-_LATER = {
-    "DecisionModule": ("metricfit.decide.decision_module", "torch", "metricfit[torch]"),
-    "best_decision": ("metricfit.decide.best", "scipy", "metricfit[stats]"),
-    "best_referral": ("metricfit.decide.best", "scipy", "metricfit[stats]"),
-    "estimate_prevalence": ("metricfit.decide.best", "scipy", "metricfit[stats]"),
-}
+_torch = load_later(__name__, {"DecisionModule": "metricfit.decide.decision_module"}, ("torch",), "metricfit[torch]")
+_scipy = load_later(
+    __name__,
+    dict.fromkeys(("best_decision", "best_referral", "estimate_prevalence"), "metricfit.decide.best"),
+    ("scipy",),
+    "metricfit[tabular]",
+)
 
 __all__ = [
     "Calibration",
@@ -74,11 +73,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, package, extra = _LATER[name]
-    with explain_missing(f"metricfit.decide.{name}", (package,), extra):
-        return getattr(import_module(module), name)
+    return (_torch if name == "DecisionModule" else _scipy)(name)
 
 
 def __dir__() -> list[str]:

@@ -12,18 +12,15 @@ from numpy.typing import NDArray
 from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, fit_calibration, fit_label_calibration
-from metricfit.decide.certified import what_can_be_promised
-from metricfit.decide.choose import choose_decision, choose_label_decision
-from metricfit.decide.decision import Decision, LabelDecision, ThresholdDecision
-from metricfit.decide.held_out import collect_held_out, collect_label_rows
+from metricfit.decide.choose import choose_decision
+from metricfit.decide.decision import Decision, ThresholdDecision
+from metricfit.decide.held_out import HeldOut, collect_held_out, collect_label_rows
 from metricfit.decide.refer import check_referral, choose_referral
-from metricfit.decide.rules import Goal, Guarantee, Rule, check_rule
+from metricfit.decide.rules import Rule, check_rule
 from metricfit.decide.shift import PriorShift, estimate_prior_shift
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
-from metricfit.metrics.feasibility import what_is_reachable
 from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import column
 
 
@@ -98,60 +95,54 @@ def best_decision(
         >>> decision.evidence.confidence, round(decision.evidence.requirements["recall >= 0.9"].value, 3)
         (0.95, 0.966)
     """
-    chosen, requirements = get_metric(metric), as_requirements(subject_to)
-    if to_numpy(target).ndim == 2 and to_numpy(target).shape[1] > 1:
-        if prevalence is not None:
-            raise InvalidValueError("prevalence is for classes; leave it out for several labels")
-        return _best_for_labels(
-            logits, target, chosen, rule, average, weight, groups, calibrate, seed, requirements, confidence
-        )
-    if average not in ("macro", "micro", "weighted"):
+    requirements, has_labels = as_requirements(subject_to), to_numpy(target).ndim == 2 and to_numpy(target).shape[1] > 1
+    if has_labels and prevalence is not None:
+        raise InvalidValueError("prevalence is for classes; leave it out for several labels")
+    if not has_labels and average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(f"average must be 'macro', 'micro' or 'weighted', got {quote(average)}")
-    z, y, w = check_rows(logits, target, weight)
-    check_two_classes(z, y, w)
+    rows = (_label_rows if has_labels else _class_rows)(logits, target, weight, groups)
     if prevalence is not None and confidence is not None:
         raise InvalidValueError("a confidence is for rows as these; leave out prevalence or confidence")
-    calibration = None
-    if check_rule(rule) == "plugin" and calibrate:
-        calibration = fit_calibration(z, y, w)
-        z = calibration(z)
-    held_out = collect_held_out(z, y, w, check_groups(groups, len(y)))
+    rows, calibration = _calibrate(rows, rule, calibrate)
     if prevalence is not None:
-        at_balance = held_out.with_class_shares(_check_shares(prevalence, max(2, z.shape[1])))
-        shift = (at_balance.logits - held_out.logits)[0]
+        at_balance = rows.with_class_shares(_check_shares(prevalence, len(rows.shares)))
+        shift = (at_balance.logits - rows.logits)[0]
         calibration = Calibration(1.0, np.zeros_like(shift)) if calibration is None else calibration
-        calibration, held_out = Calibration(calibration.temperature, calibration.bias + shift), at_balance
+        rows, calibration = at_balance, Calibration(calibration.temperature, calibration.bias + shift)
+
+    def as_given(label: int, threshold: float) -> float:
+        """Return a threshold of the logits as they were given."""
+        if calibration is None:
+            return threshold
+        return float(calibration.invert(np.full(len(calibration.bias), threshold))[label])
+
     decision = choose_decision(
-        held_out, chosen, subject_to=requirements, average=average, seed=seed, rule=rule, confidence=confidence
+        rows,
+        get_metric(metric),
+        subject_to=requirements,
+        average=average,
+        seed=seed,
+        rule=rule,
+        confidence=confidence,
+        as_shown=as_given,
     )
     raw = decision if calibration is None else decision.before(calibration)
-    if check_rule(rule) == "empirical":
+    if check_rule(rule) == "empirical" and not has_labels:
         raw = replace(raw, calibration=None)  # type: ignore[type-var]  # scores of any kind have no probabilities
-    if decision.evidence.not_reachable is None or not isinstance(decision, ThresholdDecision):
-        return raw
-    assert isinstance(raw, ThresholdDecision)
-    if confidence is None:
-        reachable = what_is_reachable(requirements, raw.evidence.requirements, raw.threshold)
-    else:
-        goal = Goal(chosen, requirements, guarantee=Guarantee(confidence, seed, groups=held_out.groups))
-        reachable = what_can_be_promised(z.squeeze(1), y, goal, decision.threshold, raw.threshold)
-    return raw.with_evidence(not_reachable=reachable)
+    return raw
 
 
-def _best_for_labels(
-    logits: Array,
-    target: Array,
-    metric: Metric,
-    rule: Rule,
-    average: LabelAverage,
-    weight: Array | None,
-    groups: Any,
-    calibrate: bool,
-    seed: int,
-    requirements: list[Requirement],
-    confidence: float | None,
-) -> LabelDecision:
-    """Choose one threshold per label, about logits as they were given."""
+def _calibrate(rows: HeldOut, rule: Rule, calibrate: bool) -> tuple[HeldOut, Calibration | None]:
+    """Return the rows with calibrated logits, and the calibration, if the rule has one."""
+    if check_rule(rule) == "empirical" or not calibrate:
+        return rows, None
+    fit = fit_label_calibration if rows.y.ndim == 2 else fit_calibration
+    calibration = fit(rows.logits, rows.y, rows.weight)
+    return replace(rows, logits=calibration(rows.logits)), calibration
+
+
+def _label_rows(logits: Array, target: Array, weight: Array | None, groups: Any) -> HeldOut:
+    """Return checked rows with several labels."""
     z, y = to_numpy(logits), to_numpy(target)
     if z.shape != y.shape:
         raise InvalidValueError(f"labels {y.shape} need logits of the same shape, got {z.shape}")
@@ -159,27 +150,16 @@ def _best_for_labels(
         raise InvalidValueError("labels (n, c) must be 0 or 1")
     # The rows are checked as those of a classifier are; class numbers have no part in it.
     z, _, w = check_rows(z, np.zeros(len(z), dtype=np.int64), weight)
-    y = y.astype(np.int64)
-    calibration = fit_label_calibration(z, y, w) if check_rule(rule) == "plugin" and calibrate else None
-    calibrated = z if calibration is None else calibration(z)
-    rows = collect_label_rows(calibrated, y, w, check_groups(groups, len(y)))
+    return collect_label_rows(z, y.astype(np.int64), w, check_groups(groups, len(y)))
 
-    def raw(label: int, threshold: float) -> float:
-        if calibration is None:
-            return threshold
-        return float(calibration.temperature[label]) * (threshold - float(calibration.bias[label]))
 
-    decision = choose_label_decision(
-        rows,
-        metric,
-        average=average,
-        seed=seed,
-        rule=rule,
-        subject_to=requirements,
-        confidence=confidence,
-        as_shown=raw,
-    )
-    return decision if calibration is None else decision.before(calibration)
+def _class_rows(logits: Array, target: Array, weight: Array | None, groups: Any) -> HeldOut:
+    """Return checked rows of classes; of two classes both must be there."""
+    z, y, w = check_rows(logits, target, weight)
+    counted = y if w is None else y[w > 0]
+    if z.shape[1] == 1 and not 0 < int(counted.sum()) < len(counted):
+        raise InvalidValueError(f"all rows are of one class, {int(counted[0])}: there is nothing to decide")
+    return collect_held_out(z, y, w, check_groups(groups, len(y)))
 
 
 def _check_shares(prevalence: float | Sequence[float] | Array, classes: int) -> Floats:
@@ -212,13 +192,6 @@ def check_rows(logits: Array, target: Array, weight: Array | None) -> tuple[Floa
     if w is not None and not (((w >= 0) & (w < np.inf)).all() and (w > 0).any()):
         raise InvalidValueError("weights must be finite and at least 0, and not all 0")
     return z.astype(np.float64), y.astype(np.int64), w
-
-
-def check_two_classes(logits: Floats, y: Integers, weight: Floats | None) -> None:
-    """Refuse rows of two classes of which one has no weight."""
-    counted = y if weight is None else y[weight > 0]
-    if logits.shape[1] == 1 and not 0 < int(counted.sum()) < len(counted):
-        raise InvalidValueError(f"all rows are of one class, {int(counted[0])}: there is nothing to decide")
 
 
 def check_groups(groups: Any, rows: int) -> NDArray[Any] | None:
@@ -322,21 +295,11 @@ def best_referral(
         0.18
     """
     chosen, requirements = get_metric(metric), as_requirements(subject_to)
-    z, y, w = check_rows(logits, target, weight)
-    check_referral(chosen, max(2, z.shape[1]), max_share, requirements, None)
-    check_two_classes(z, y, w)
-    calibration = fit_calibration(z, y, w) if check_rule(rule) == "plugin" and calibrate else None
-    calibrated = z if calibration is None else calibration(z)
-    held_out = collect_held_out(calibrated, y, w, check_groups(groups, len(y)))
-    all_rows = choose_decision(held_out, chosen, subject_to=[], average="macro", seed=seed, rule=rule)
+    z = to_numpy(logits)
+    check_referral(chosen, max(2, z.shape[1] if z.ndim == 2 else 1), max_share, requirements, None)
+    rows, calibration = _calibrate(_class_rows(logits, target, weight, groups), rule, calibrate)
+    all_rows = choose_decision(rows, chosen, subject_to=[], average="macro", seed=seed, rule=rule)
     assert isinstance(all_rows, ThresholdDecision)
-    decision = choose_referral(
-        held_out,
-        chosen,
-        all_rows,
-        max_share=max_share,
-        subject_to=requirements,
-        rule=rule,
-        seed=seed,
-    )
+    settings: dict[str, Any] = {"max_share": max_share, "subject_to": requirements, "rule": rule, "seed": seed}
+    decision = choose_referral(rows, chosen, all_rows, **settings)
     return decision if calibration is None else decision.before(calibration)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,7 +27,6 @@ from metricfit.decide.decision import (
     LabelDecision,
     OffsetDecision,
     ThresholdDecision,
-    to_probability,
 )
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.labels import (
@@ -46,7 +45,7 @@ from metricfit.decide.optimism import (
     number_of_resamples,
     without_gain,
 )
-from metricfit.decide.rules import Goal, Guarantee, Rule, check_rule, choose_threshold
+from metricfit.decide.rules import Goal, Guarantee, Rule, Shown, check_rule, choose_threshold, probability_of
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import ChosenThreshold, InfeasibleError, what_is_reachable
 from metricfit.metrics.metric import Metric
@@ -61,41 +60,52 @@ def choose_decision(
     metric: Metric,
     *,
     subject_to: Sequence[Requirement],
-    average: ScalarAverage,
+    average: LabelAverage,
     seed: int,
     rule: Rule = "empirical",
     confidence: float | None = None,
     out_of_fold: bool = False,
+    as_shown: Shown = probability_of,
 ) -> Decision:
     """Choose the decision for a metric on held-out rows, under requirements if there are any.
 
     If no decision meets the requirements, the one with the smallest violation is chosen, and the decision says so.
-    With costs in columns the threshold is one of cost margins (``decide.costs``).
+    With costs in columns the threshold is one of cost margins (``decide.costs``). Rows with several labels have one
+    threshold per label (``choose_label_decision``).
 
     Args:
         held_out: Calibrated logits of held-out rows.
         metric: The metric.
-        subject_to: Requirements. Of several classes, each is on the class in its brackets, or on every class
+        subject_to: Requirements. Of several classes or labels, each is on the one in its brackets, or on every one
             (``class_requirements``).
-        average: The average over several classes.
+        average: The average over several classes or labels; over labels also "samples", over rows.
         seed: The seed of the bootstrap.
         rule: "plugin" for the best expected value, "empirical" for the best value on the labels, or "auto"
             (``decide.rules``).
         confidence: The probability with which all requirements must hold on new rows (``decide.certified``); None to
             meet them on the held-out rows alone.
         out_of_fold: Whether the logits are out of fold, so that new rows are scored by other models than these.
+        as_shown: Returns a threshold of logits on the scale that readers see, as in ``Goal``.
 
     Returns:
         The decision.
 
     Raises:
-        InvalidValueError: There is no such rule, a requirement is on a class that there is not, or a confidence is
-            given for requirements or rows that have no exact bounds; or the metric is infinite at the best decision.
+        InvalidValueError: There is no such rule, a requirement is on a class or label that there is not, the average
+            makes no sense for the metric, or a confidence is given for requirements or rows that have no exact bounds;
+            or the metric is infinite at the best decision.
         InfeasibleError: There are too few rows for this confidence.
     """
-    rows, classes = held_out.as_arrays(), max(2, held_out.logits.shape[1])
-    goal = Goal(metric, class_requirements(subject_to, classes), average, check_rule(rule), seed=seed)
-    goal = _with_guarantee(goal, rows, confidence, out_of_fold)
+    rows, has_labels = held_out.as_arrays(), held_out.y.ndim == 2
+    outputs = rows.logits.shape[1]
+    requirements = class_requirements(subject_to, outputs if has_labels else max(2, outputs), has_labels=has_labels)
+    goal = Goal(metric, requirements, average, check_rule(rule), seed=seed, as_shown=as_shown)
+    if confidence is not None:
+        settings: dict[str, Any] = {"groups": rows.groups, "seed": seed, "out_of_fold": out_of_fold}
+        guarantee = checked_guarantee(requirements, rows.y, confidence, weight=rows.weight, **settings)
+        goal = replace(goal, guarantee=guarantee)
+    if has_labels:
+        return choose_label_decision(rows, goal)
     if metric.columns:  # without requirements, so without a guarantee
         return choose_cost_decision(rows, goal)
     decision = _choose(rows, goal)
@@ -151,9 +161,7 @@ def choose_threshold_decision(rows: HeldOut, goal: Goal) -> ThresholdDecision:
     """
     scores = rows.logits.squeeze(1)
     chosen = _best_threshold(scores, rows.y, rows.weight, goal)
-    # The search uses logits, because probabilities round to 0 or 1; messages show probabilities.
-    at = to_probability(chosen.threshold)
-    not_reachable = None
+    not_reachable, at = None, goal.as_shown(0, chosen.threshold)
     if not chosen.feasible and goal.guarantee is None:
         not_reachable = what_is_reachable(goal.requirements, chosen.requirements, at)
     elif not chosen.feasible:
@@ -251,70 +259,38 @@ def _with_equal_thresholds(interval: tuple[float, float], scores: Floats, thresh
 LOGITS_CHOSEN_ON, FEWEST, MOST = 1_000_000, 10, 50
 
 
-def probability_of_label(label: int, threshold: float) -> float:
-    """Return the threshold of a label as a probability."""
-    return to_probability(threshold)
-
-
-@one_thread()
-def choose_label_decision(
-    held_out: HeldOut,
-    metric: Metric,
-    *,
-    average: LabelAverage,
-    seed: int,
-    rule: Rule = "plugin",
-    subject_to: Sequence[Requirement] = (),
-    confidence: float | None = None,
-    out_of_fold: bool = False,
-    as_shown: Callable[[int, float], float] = probability_of_label,
-) -> LabelDecision:
-    """Choose one threshold per label for a metric on held-out rows.
+def choose_label_decision(rows: HeldOut, goal: Goal) -> LabelDecision:
+    """Choose one threshold per label.
 
     Thresholds that are tuned on the labels overfit rare labels (Lin and Lin, CIKM 2023). The plug-in rule smooths them:
     thresholds follow from probabilities, whose calibration rare labels share with all others.
 
     Args:
-        held_out: Calibrated logits and labels ``(n, c)``.
-        metric: The metric.
-        average: "macro", "micro" or "weighted" over labels, or "samples" over rows.
-        seed: The seed of the bootstrap.
-        rule: "plugin" for the best expected value, "empirical" for the best value on the labels, or "auto".
-        subject_to: Requirements, each on the label in its brackets or on every label (``class_requirements``).
-        confidence: The probability with which all requirements must hold on new rows; None to meet them on these.
-        out_of_fold: Whether the logits are out of fold, so that new rows are scored by other models than these.
-        as_shown: Returns the threshold of a label on the scale that readers see; by default a probability.
+        rows: Calibrated logits and labels ``(n, c)``.
+        goal: What the decision is for.
 
     Returns:
         The decision. By the empirical rule, its corrected value is estimated on the rows that resamples leave out, for
         which the thresholds are chosen again. By the plug-in rule and under requirements it is the value on the
         held-out rows, and its interval that of the same decisions on resamples.
-
-    Raises:
-        InvalidValueError: There is no such rule or label, the average makes no sense for the metric, or a confidence
-            is given for requirements or rows that have no exact bounds.
-        InfeasibleError: There are too few rows for this confidence.
     """
-    rows, labels = held_out.as_arrays(), held_out.y.shape[1]
-    asked = class_requirements(subject_to, labels, has_labels=True)
-    goal = Goal(metric, asked, average, check_rule(rule), seed=seed)
-    goal = _with_guarantee(goal, rows, confidence, out_of_fold)
-    required, logits, y = LabelRequirements(asked, labels, goal.guarantee), rows.logits, rows.y
+    metric, average, logits, y = goal.metric, goal.average, rows.logits, rows.y
+    required = LabelRequirements(goal.requirements, y.shape[1], goal.guarantee)
 
     def choose(z: Floats, weight: Floats | None, times: Floats | None = None) -> tuple[Floats, dict[int, bool]]:
-        if not asked:
+        if not goal.requirements:
             return choose_label_thresholds(z, y, weight, metric, average, rule=goal.rule), {}
         return choose_required_thresholds(z, y, weight, metric, average, required, rule=goal.rule, times=times)
 
     thresholds, feasible = choose(logits, rows.weight)
-    results, not_reachable = judge_label_requirements(rows, metric, required, thresholds, feasible, as_shown)
+    results, not_reachable = judge_label_requirements(rows, goal, required, thresholds, feasible)
     decided = (logits >= thresholds).astype(np.float64)
     value = label_value(decided, y, rows.weight, metric, average)
     votes, times, row_sums = np.zeros_like(decided), np.zeros(len(y)), np.zeros(len(y))
     values, counts = [], []
     stratum = np.zeros(len(y), dtype=np.int64)  # rows have no class, and are drawn from all
     resamples = int(np.clip(LOGITS_CHOSEN_ON // logits.size, FEWEST, MOST))
-    for multiplicity in draw_multiplicities(stratum, rows.groups, resamples, seed):
+    for multiplicity in draw_multiplicities(stratum, rows.groups, resamples, goal.seed):
         weight, left_out = rows.weights * multiplicity, (multiplicity == 0).astype(np.float64)
         z = fit_label_calibration(logits, y, weight)(logits) if goal.rule == "plugin" else logits
         called = (z >= choose(z, weight, multiplicity)[0]).astype(np.float64)
@@ -349,15 +325,6 @@ def _thresholds_of_counts(logits: Floats, positives: Integers | Floats) -> Float
     padded = np.concatenate([falling[:1] + 2, falling, falling[-1:] - 2])
     above, columns = positives.astype(np.int64), np.arange(logits.shape[1])
     return np.asarray((padded[above, columns] + padded[above + 1, columns]) / 2)
-
-
-def _with_guarantee(goal: Goal, rows: HeldOut, confidence: float | None, out_of_fold: bool) -> Goal:
-    """Return the goal with the guarantee that was asked for."""
-    if confidence is None:
-        return goal
-    settings: dict[str, Any] = {"groups": rows.groups, "seed": goal.seed, "out_of_fold": out_of_fold}
-    guarantee = checked_guarantee(goal.requirements, rows.y, confidence, weight=rows.weight, **settings)
-    return replace(goal, guarantee=guarantee)
 
 
 def checked_guarantee(

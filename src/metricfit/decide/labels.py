@@ -396,27 +396,25 @@ def _is_allowed(label: int, z: Floats, thresholds: Floats, allowed: Mapping[int,
 
 def judge_label_requirements(
     rows: HeldOut,
-    metric: Metric,
+    goal: Goal,
     required: LabelRequirements,
     thresholds: Floats,
     feasible: Mapping[int, bool],
-    as_shown: Callable[[int, float], float],
 ) -> tuple[dict[str, RequirementValue], str | None]:
     """Return the result of each requirement at the thresholds, and what is reachable where they cannot be met.
 
     Args:
         rows: Calibrated logits and labels ``(n, c)``.
-        metric: The metric.
-        required: The requirements.
+        goal: What the decision is for.
+        required: Its requirements by label.
         thresholds: The thresholds.
         feasible: For each label with requirements, whether some threshold meets them.
-        as_shown: Returns the threshold of a label on the scale that readers see.
     """
     results: dict[str, RequirementValue] = {}
     messages = []
     for label, requirements in required.by_label.items():
         several, at = list(requirements.values()), float(thresholds[label])
-        z, target, shown = rows.logits[:, label], rows.y[:, label], as_shown(label, at)
+        z, target, shown = rows.logits[:, label], rows.y[:, label], goal.as_shown(label, at)
         judged = judge_requirements(several, sweep(z, target, rows.weight), at)
         for text, requirement in requirements.items():
             result = judged[str(requirement)]
@@ -426,7 +424,7 @@ def judge_label_requirements(
         if required.guarantee is None:
             messages.append(what_is_reachable(several, judged, shown))
         else:
-            of_label = metric_of_label(metric, label, required.labels)
-            goal = Goal(of_label, several, guarantee=required.of_each)
-            messages.append(what_can_be_promised(z, target, goal, at, shown))
+            of_label = metric_of_label(goal.metric, label, required.labels)
+            alone = Goal(of_label, several, guarantee=required.of_each)
+            messages.append(what_can_be_promised(z, target, alone, at, shown))
     return results, "; ".join(messages) or None

@@ -9,14 +9,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from numpy.typing import NDArray
 
 from metricfit.core.arrays import Array, Booleans, Floats, to_numpy
-from metricfit.decide.decision import Evidence
+from metricfit.decide.decision import Evidence, to_probability
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import best_of_allowed, best_or_nearest, judge_requirements
 from metricfit.metrics.feasibility import Allowed, ChosenThreshold, RequirementValue, allowed_thresholds
@@ -59,6 +59,15 @@ class Guarantee:
         return self if self.groups is None else replace(self, groups=self.groups[rows])
 
 
+#: Shows a threshold of logits of the label with a number.
+Shown = Callable[[int, float], float]
+
+
+def probability_of(label: int, threshold: float) -> float:
+    """Return a threshold of logits as a probability."""
+    return to_probability(threshold)
+
+
 @dataclass(frozen=True)
 class Goal:
     """What decisions are chosen for.
@@ -71,6 +80,8 @@ class Goal:
         guarantee: The probability with which the requirements must hold on new rows; None to meet them on the held-out
             rows alone.
         seed: The seed of the bootstrap.
+        as_shown: Returns a threshold of logits, of the label with this number or of two classes (0), on the scale that
+            readers see; by default a probability.
     """
 
     metric: Metric
@@ -79,6 +90,7 @@ class Goal:
     rule: Literal["plugin", "empirical"] = "plugin"
     guarantee: Guarantee | None = None
     seed: int = 0
+    as_shown: Shown = probability_of
 
     @property
     def is_fixed(self) -> bool:

@@ -17,7 +17,7 @@ from metricfit.core.arrays import Floats, Integers
 from metricfit.core.types import LabelAverage
 from metricfit.decide.bounds import check_confidence
 from metricfit.decide.calibration import sigmoid, softmax
-from metricfit.decide.choose import choose_decision, choose_label_decision
+from metricfit.decide.choose import choose_decision
 from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.decide.decision import REFERRED, Decision, ThresholdDecision
@@ -422,28 +422,16 @@ class DecidingClassifier(ABC):
         self.prior_shift_ = None
         self.shift_ = shift
         metric, requirements = get_metric(self.metric), model_requirements(self)
-        if self._has_labels:
-            self.decision_ = choose_label_decision(
-                held_out,
-                metric,
-                average=self.average,
-                rule=self.decision,
-                seed=self._seed,
-                subject_to=requirements,
-                confidence=self.confidence,
-                out_of_fold=self._decides_out_of_fold(),
-            )
-        else:
-            self.decision_ = choose_decision(
-                held_out,
-                metric,
-                subject_to=requirements,
-                average=average_of_classes(self.average),
-                rule=self.decision,
-                seed=self._seed,
-                confidence=self.confidence,
-                out_of_fold=self._decides_out_of_fold(),
-            )
+        self.decision_ = choose_decision(
+            held_out,
+            metric,
+            subject_to=requirements,
+            average=self.average if self._has_labels else average_of_classes(self.average),
+            rule=self.decision,
+            seed=self._seed,
+            confidence=self.confidence,
+            out_of_fold=self._decides_out_of_fold(),
+        )
         self._show_decision()
         if self.decision_.evidence.not_reachable is not None:
             warnings.warn(
