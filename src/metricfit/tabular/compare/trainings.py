@@ -6,8 +6,6 @@ does not depend on the metric is shared by comparisons for several metrics in on
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import time
 from collections.abc import Hashable, Mapping, Sequence
@@ -245,9 +243,9 @@ class TrainingTask:
             return {"left_out": result.reason}
         return {
             "training_seconds": seconds,
-            "out_of_fold": pack_array(result.logits),
-            "test": pack_array(result.model.logits(fold.test)),
-            "folds": pack_array(folds_of_rows(splits, len(training_rows)).astype(np.float64)),
+            "out_of_fold": as_lists(result.logits),
+            "test": as_lists(result.model.logits(fold.test)),
+            "folds": folds_of_rows(splits, len(training_rows)).tolist(),
         }
 
     def _cell(self, name: str, spec: Mapping[str, Any], training: Training | OwnModel, fold: int) -> TrainingCell:
@@ -278,36 +276,27 @@ def read_training(cell: TrainingCell, report: Mapping[str, Any]) -> TrainedLogit
     if "left_out" in report:
         return str(report["left_out"])
     try:
-        out_of_fold, test, folds = (unpack_array(report[name]) for name in ("out_of_fold", "test", "folds"))
-        return TrainedLogits(float(report["training_seconds"]), out_of_fold, test, folds.astype(np.int64))
+        out_of_fold, test = (np.array(report[name], dtype=np.float64) for name in ("out_of_fold", "test"))
+        folds = np.array(report["folds"], dtype=np.int64)
+        if len(folds) != len(out_of_fold) or out_of_fold.shape[1:] != test.shape[1:]:
+            raise ValueError("its logits do not fit each other")
+        return TrainedLogits(float(report["training_seconds"]), out_of_fold, test, folds)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidValueError(
             f"the result of {cell} is damaged ({error}); remove its folder to train it again"
         ) from error
 
 
-def pack_array(array: Floats) -> dict[str, Any]:
-    """Return an array as values that JSON can hold: its shape, and its bytes as text.
+def as_lists(logits: Floats) -> Any:
+    """Return logits as lists that JSON can hold, with None where no model held the row out.
 
-    >>> unpack_array(pack_array(np.array([[0.5, np.nan]])))
-    array([[0.5, nan]])
+    >>> np.array(as_lists(np.array([[0.5], [np.nan]])), dtype=np.float64)
+    array([[0.5],
+           [nan]])
     """
-    content = np.ascontiguousarray(array, dtype="<f8").tobytes()
-    return {"shape": list(array.shape), "float64": base64.b64encode(content).decode("ascii")}
-
-
-def unpack_array(packed: Mapping[str, Any]) -> Floats:
-    """Return the array that ``pack_array`` wrote.
-
-    Raises:
-        InvalidValueError: It is not such an array.
-    """
-    try:
-        content = base64.b64decode(packed["float64"], validate=True)
-        array: Floats = np.frombuffer(content, dtype="<f8").reshape(packed["shape"]).astype(np.float64)
-        return array
-    except (binascii.Error, KeyError, TypeError, ValueError) as error:
-        raise InvalidValueError(f"not a stored array: {error}") from error
+    values: NDArray[Any] = logits.astype(object)
+    values[np.isnan(logits)] = None
+    return values.tolist()
 
 
 def load_networks() -> None:

@@ -1,7 +1,8 @@
 r"""Columns that a model should not learn from, or cannot, and columns that say too much about the target.
 
 The former are identifiers, constants, copies, and numbers written as text. The others alone tell the classes apart, or
-their values are groups of rows.
+their values are groups of rows. ``examination`` has the checks that need the labels, the rows or several tables; these
+look at one column after the other, with statistics of their own.
 
 A column's AUC for a class is the larger of two: that of its numbers as they are, and that of the class's share in the
 bin of an entry (a category, or an interval of numbers), the shares being those of other rows. The variance of an AUC A
