@@ -152,11 +152,11 @@ def test_the_calibration_of_held_out_rows_does_not_depend_on_their_labels(labels
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_held_out_logits_of_a_part_do_not_depend_on_its_labels(classes):
     rng = np.random.default_rng(0)
-    logits = [rng.normal(size=(60, 1 if classes == 2 else classes)) for _ in range(3)]
+    logits = rng.normal(size=(3, 60, 1 if classes == 2 else classes))
     y = np.arange(60) % classes
     parts = judging_parts(np.repeat(np.arange(4), 15), y)
     before, after = (
-        cross_fit(OutOfFold(tuple(logits), labels, None), parts, f1, "macro", ()).logits(logits)
+        cross_fit(OutOfFold(logits, labels, None), parts, f1, "macro", ()).logits(logits)
         for labels in (y, np.where(parts == 2, (y + 1) % classes, y))
     )
     assert np.array_equal(before[parts == 2], after[parts == 2])

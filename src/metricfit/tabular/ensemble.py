@@ -143,11 +143,9 @@ class OutOfFold:
         costs = None if self.costs is None else self.costs.take(index)
         return OutOfFold(self.logits[:, index], self.y[index], weight, costs)
 
-    def value_of_first(self, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]) -> float:
-        """Return the metric of the first family's calibrated logits at their best decision."""
-        logits = self.logits[0]
-        calibrated = fit_calibration(logits, self.y, self.weight)(logits)
-        return Selection(self.y, self.weight, metric, average, requirements, self.costs).decided_value(calibrated)
+    def selection(self, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]) -> Selection:
+        """Return what chooses weights on these rows, and values logits there."""
+        return Selection(self.y, self.weight, metric, average, requirements, self.costs)
 
 
 @dataclass(frozen=True)
@@ -186,7 +184,7 @@ def fit_mixture(
     """Calibrate each family, choose their weights, and calibrate the mixture."""
     calibrations = tuple(fit_calibration(logits, rows.y, rows.weight) for logits in rows.logits)
     calibrated = [calibration(logits) for calibration, logits in zip(calibrations, rows.logits, strict=True)]
-    chosen = Selection(rows.y, rows.weight, metric, average, requirements, rows.costs).weights(calibrated)
+    chosen = rows.selection(metric, average, requirements).weights(calibrated)
     chosen = chosen * (chosen >= SMALLEST_WEIGHT)
     weights = tuple((chosen / chosen.sum()).tolist())
     combined = weighted_sum(calibrations, weights, rows.logits)
@@ -263,7 +261,7 @@ def build_ensemble(
     """
     mixture = fit_mixture(rows, metric, average, requirements)
     judges = cross_fit(rows, parts, metric, average, requirements)
-    selection = Selection(rows.y, rows.weight, metric, average, requirements, rows.costs)
+    selection = rows.selection(metric, average, requirements)
     table = []
     for family, (result, weight, logits) in enumerate(zip(results, mixture.weights, rows.logits, strict=True)):
         calibrated = judges.logits_of_family(family, logits)

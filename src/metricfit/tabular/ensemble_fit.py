@@ -18,7 +18,7 @@ from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.runs.executor import runs_on_cluster
 from metricfit.tabular.cross_fit import FEW_PARTS, PARTS, judging_parts
-from metricfit.tabular.ensemble import CrossFit, Ensemble, ModelRow, OutOfFold, build_ensemble
+from metricfit.tabular.ensemble import CrossFit, Ensemble, ModelRow, OutOfFold, build_ensemble, cross_fit
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, Floats, Integers
 from metricfit.tabular.fit_progress import FitTracker, choose_watcher
@@ -69,10 +69,16 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     def collect(logits: Sequence[Floats]) -> tuple[OutOfFold, HeldOut]:
         return collect_out_of_fold(logits, rows.y, prepared.weight, prepared.groups, metric, prepared.columns)
 
-    def value_of(logits: Floats) -> float:
-        return collect([logits])[0].value_of_first(metric, model.average, requirements)
-
     families, splits = families_of(model), splits_of(model, prepared)
+    places = _places(splits, prepared)
+
+    def value_of(logits: Floats) -> float:
+        family, held_out = collect([logits])
+        parts = parts_of(held_out, places.folds)
+        judges = cross_fit(family, parts, metric, model.average, requirements)
+        selection = family.selection(metric, model.average, requirements)
+        return selection.decided_value(judges.logits_of_family(0, family.logits[0]))
+
     training_share = min(len(train) for train, _ in splits) / len(rows.y)
     if model.confidence is not None and model.calibration is None:
         check_training_share(training_share)
@@ -99,7 +105,6 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         tracker=FitTracker(watcher, names, len(splits), deadline, value_of, metric.minimize),
     )
     out_of_fold, held_out = collect([result.logits for result in results])
-    places = _places(splits, prepared)
     parts = parts_of(held_out, places.folds)
     if len(splits) == 1:
         places = replace(places, folds=parts)
