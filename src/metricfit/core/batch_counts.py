@@ -62,8 +62,9 @@ class OrdinaryColumns(NamedTuple):
 
     def soft_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         """Return soft counts ``(4, c)`` with their gradient."""
-        rows = (None if each is None else each.reshape(-1, self.classes).T for each in (logits, target, weight))
-        x, y, w = (None if row is None else row.contiguous() for row in rows)
+        shape = (1, -1) if self.classes == 1 else (-1, self.classes)
+        rows = (None if each is None else each.reshape(shape) for each in (logits, target, weight))
+        x, y, w = rows if self.classes == 1 else (None if row is None else row.T.contiguous() for row in rows)
         return binary.closed_counts(x, y, w, *self[1:])  # type: ignore[arg-type]
 
     def sums(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[FourNumbers, Any]:
