@@ -104,7 +104,6 @@ def test_folds_in_the_order_of_time(rows, tmp_path):
     rows.sample(frac=1, random_state=1).to_csv(tmp_path / "t.csv", index=False)
     result, compared = call(tmp_path / "t.csv", "--target", "y", "--time", "when", "--out", tmp_path / "c", *SMALL)
     assert result.exit_code == 0, result.output
-    assert "--time when" in compared["command"]
     values = {row["name"]: row["values"] for row in compared["methods"]}["boosted trees"]
     X, y = rows[["a", "b"]], rows["y"]
     expected = []
@@ -114,12 +113,16 @@ def test_folds_in_the_order_of_time(rows, tmp_path):
     assert values == pytest.approx(expected)
     page = (tmp_path / "c" / "report.html").read_text()
     assert "in the order of “when”" in page
+    asked = ("--subject-to", "recall >= 0.01", "--out", tmp_path / "asked")  # the reference is not chosen for it
+    result, under = call(tmp_path / "t.csv", "--target", "y", "--time", "when", *asked, *SMALL)
+    assert result.exit_code == 0, result.output
+    assert "--time when" in under["command"]
 
     settings = {"folder": tmp_path / "c" / "cells", "name": "t.csv", "time_budget": 0.001, "folds": 2}
-    trained = finished(tmp_path)
+    trained = finished(tmp_path / "c")
     shuffled = rows.sample(frac=1, random_state=2)
     in_python = compare(shuffled, "y", time="when", methods=["boosted trees"], **settings)
-    assert finished(tmp_path) == trained
+    assert finished(tmp_path / "c") == trained
     assert {row.name: list(row.values) for row in in_python.rows}["boosted trees"] == values
     assert in_python.time == "when"
     scores = in_python.decisions["boosted trees"].scores
