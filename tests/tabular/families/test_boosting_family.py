@@ -121,13 +121,17 @@ def test_tables_too_small_to_split_are_no_error(n):
         assert np.isfinite(best(model, table, table).logits(table.features)).all()
 
 
-def test_boosters_without_the_memory_of_training_give_the_same_logits(rows, held_out, monkeypatch):
+@pytest.mark.parametrize("limit", ["MOST_BINS", "MANY_ROWS"])
+def test_boosters_without_the_memory_of_training_give_the_same_logits(rows, held_out, monkeypatch, limit):
+    settings = Boosting().settings(len(rows), rows.classes, 0)
+    monkeypatch.setattr(Boosting, "settings", lambda *_: settings)  # the learning rate depends on the number of rows
     kept = best(Boosting(), rows, held_out)
-    monkeypatch.setattr("metricfit.tabular.families.boosting.MOST_BINS", 0)
+    monkeypatch.setattr(f"metricfit.tabular.families.boosting.{limit}", 0)
     read_again = best(Boosting(), rows, held_out)
     assert read_again.rounds == kept.rounds
+    assert hasattr(kept.boosters[0], "train_set")
+    assert not hasattr(read_again.boosters[0], "train_set")
     np.testing.assert_array_equal(read_again.logits(held_out.features), kept.logits(held_out.features))
     for model in (kept, read_again):
-        np.testing.assert_array_equal(
-            pickle.loads(pickle.dumps(model)).logits(held_out.features), kept.logits(held_out.features)
-        )
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.logits(held_out.features), kept.logits(held_out.features))

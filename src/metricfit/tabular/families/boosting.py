@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("metricfit.tabular")
 
 MAXIMUM_ROUNDS = 3000
-#: Bins per column, LightGBM's default. A trained booster keeps its histograms. If the table has at most this many bins,
-#: they take up to 5 MB and are kept. Otherwise the booster is read again from its text, which has no histograms; for
-#: small tables that would take as long as training.
+#: Bins per column, LightGBM's default. A trained booster keeps its rows and histograms: about 5 MB on tables of few
+#: rows with at most this many bins, where the booster is kept. Otherwise it is read again from its text, without them.
+#: For small trees of several classes that would take as long as training.
 BINS, MOST_BINS = 255, 10_000
 #: From here on the learning rate is doubled, which halves the time at the same cross-entropy.
 MANY_ROWS = 20_000
@@ -169,7 +169,7 @@ class Boosting(Family):
         weight = held_out.get_weight()
         counted = float(held_out.num_data() if weight is None else np.asarray(weight).sum())
         columns = data.num_feature()
-        if columns * min(BINS, data.num_data()) > MOST_BINS:
+        if data.num_data() > MANY_ROWS or columns * min(BINS, data.num_data()) > MOST_BINS:
             trees = _read_booster(_tree_text(trees, -1), columns, len(start))
         return Candidates(partial(BoostedTrees.first_rounds, trees, start), np.array(losses) * counted)
 
