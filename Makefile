@@ -1,11 +1,12 @@
 # make demo and make test do all their own set-up: a virtual environment in .venv, exact versions from constraints.txt.
 PYTHON ?= python3
 VENV := .venv
+TABLES := .venv-tables
 BIN := $(VENV)/bin
 TESTED := src tests papers/src papers/tests studies/tests
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all coverage check studies-check bench growth docs clean
+.PHONY: help demo test test-all without-torch coverage check studies-check bench growth docs clean
 
 # One process per core, one thread each (conftest.py). worksteal keeps the tests of a file together, so that a fixture
 # of a file is made once, and still ends with both processes busy.
@@ -15,6 +16,7 @@ help:
 	@echo "make demo      metricfit compare on a real table that comes with scikit-learn; its report goes to demo-report/"
 	@echo "make test      the tests (a few minutes)"
 	@echo "make test-all  the tests, slow ones included"
+	@echo "make without-torch  metricfit for tables, in an environment that has no torch"
 	@echo "make coverage  the tests, and which lines they reach (slower)"
 	@echo "make check     formatting, lint, types, import layers"
 	@echo "make studies-check  pages agree with the stored results of the studies and the papers"
@@ -26,19 +28,29 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # One stamp for each set of extras, renewed when the project's requirements change. Tests and checks
-# need both distributions; the demo and the site need metricfit alone.
+# need both distributions; the site needs metricfit alone.
 $(VENV)/.with-%: pyproject.toml papers/pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up $(VENV) with [$*] ..."
 	$(PIP) -e '.[$*]' $(if $(filter test check,$*),-e papers)
 	@touch $@
 
-demo: $(VENV)/.with-test
+# What a person with a table installs. It has no torch, so the demo is set up in less than a minute.
+$(TABLES)/.ready: pyproject.toml constraints.txt
+	@echo "Setting up $(TABLES) with [cli,onnx] ..."
+	test -x $(TABLES)/bin/python || $(PYTHON) -m venv $(TABLES)
+	$(TABLES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,onnx]'
+	@touch $@
+
+demo: $(TABLES)/.ready
 	rm -rf demo-report
-	$(BIN)/python examples/diabetes.py demo-report/diabetes.csv
-	$(BIN)/metricfit compare demo-report/diabetes.csv --target progression --metric "fbeta(beta=2)" --out demo-report --jobs 2
+	$(TABLES)/bin/python examples/diabetes.py demo-report/diabetes.csv
+	$(TABLES)/bin/metricfit compare demo-report/diabetes.csv --target progression --metric "fbeta(beta=2)" --out demo-report --jobs 2
 
 test: $(VENV)/.with-test
 	$(PYTEST) -m "not slow" --durations=15 --doctest-modules $(TESTED)
+
+without-torch: $(TABLES)/.ready
+	$(TABLES)/bin/python tests/without_torch/walk.py
 
 coverage: $(VENV)/.with-test
 	$(PYTEST) -m "not slow" --doctest-modules $(TESTED) \
@@ -77,4 +89,4 @@ docs: $(VENV)/.with-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) $(PEERS) site demo-report
+	rm -rf $(VENV) $(TABLES) $(PEERS) site demo-report

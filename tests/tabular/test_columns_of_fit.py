@@ -12,8 +12,8 @@ from metricfit import MetricClassifier, TunedDecisionClassifier
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "c"])
-    return X, (X["a"] - X["b"] + rng.normal(size=200) > 0).astype(int)
+    X = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a b", "b", "c"])
+    return X, (X["a b"] - X["b"] + rng.normal(size=200) > 0).astype(int)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def table():
 def test_order_and_further_columns_do_not_matter(model, table):
     X, y = table
     model.fit(X, y)
-    mixed = X[["c", "a", "b"]].assign(note="text")
+    mixed = X[["c", "a b", "b"]].assign(note="text")
     assert (model.predict_proba(mixed) == model.predict_proba(X)).all()
     assert (model.predict(mixed) == model.predict(X)).all()
     with pytest.raises(ValueError, match=r"X lacks 1 of the columns .*: .b.\. Did you mean .B."):

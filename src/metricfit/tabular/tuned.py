@@ -199,9 +199,12 @@ class TunedDecisionClassifier(
             columns = cost_columns(get_metric(self.metric), rows.X)
             check_tuned_decision(self, rows, columns)
             self._calibrate(self._held_out_scores(rows), rows, columns)
-            for name in ("n_features_in_", "feature_names_in_"):
-                if hasattr(self._deciding_estimators[0], name):
-                    setattr(self, name, getattr(self._deciding_estimators[0], name))
+            if hasattr(self._deciding_estimators[0], "n_features_in_"):
+                self.n_features_in_ = self._deciding_estimators[0].n_features_in_
+            names = getattr(rows.X, "columns", [None])
+            self.__dict__.pop("feature_names_in_", None)
+            if all(isinstance(name, str) for name in names):  # LightGBM writes its names with underscores
+                self.feature_names_in_ = np.asarray(names, dtype=object)
             self._decide(self.held_out_, np.zeros(self.held_out_.logits.shape[1]))
         return self
 
