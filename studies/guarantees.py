@@ -32,7 +32,7 @@ from scipy.stats import norm
 from metricfit.core.counts import Counts
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.certified import choose_certified
-from metricfit.decide.rules import Guarantee, choose_threshold
+from metricfit.decide.rules import Goal, Guarantee, choose_threshold
 from metricfit.metrics import get_metric, parse_requirement
 
 HERE = Path(__file__).resolve().parent
@@ -150,7 +150,7 @@ def methods(case: Case, seed: int) -> dict[str, Callable[[torch.Tensor, torch.Te
         def choose(z: torch.Tensor, y: torch.Tensor) -> float | None:
             calibration = fit_calibration(z[:, None], y, None)
             logits, guarantee = calibration(z[:, None]).squeeze(1), Guarantee(confidence, seed)
-            chosen = choose_certified(logits, y, None, metric, requirements, rule="plugin", guarantee=guarantee)
+            chosen = choose_certified(logits, y, None, Goal(metric, requirements, guarantee=guarantee))
             raw = float(calibration.invert([chosen.threshold])[0])
             return raw if chosen.feasible else None
 

@@ -21,7 +21,7 @@ from joblib import Parallel, delayed
 from metricfit.core.counts import Counts
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.certified import check_guarantee, choose_certified
-from metricfit.decide.rules import Guarantee
+from metricfit.decide.rules import Goal, Guarantee
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics.feasibility import InfeasibleError
 
@@ -92,7 +92,7 @@ def judge(
         return None
     calibration = fit_calibration(torch.as_tensor(z)[:, None], target, None)
     logits, guarantee = calibration(torch.as_tensor(z)[:, None]).squeeze(1), Guarantee(CONFIDENCE, seed, out_of_fold)
-    chosen = choose_certified(logits, target, None, get_metric(metric), [required], rule="plugin", guarantee=guarantee)
+    chosen = choose_certified(logits, target, None, Goal(get_metric(metric), [required], guarantee=guarantee))
     if not chosen.feasible:
         return None
     decided = (calibration(torch.as_tensor(new)[:, None]).squeeze(1) >= chosen.threshold).long()

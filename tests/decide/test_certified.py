@@ -9,7 +9,7 @@ from metricfit.decide import best_decision
 from metricfit.decide.bounds import check_exact
 from metricfit.decide.certified import LEARNING_SHARE, certify_thresholds, check_guarantee
 from metricfit.decide.held_out import collect_held_out
-from metricfit.decide.rules import Guarantee
+from metricfit.decide.rules import Goal, Guarantee
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import f1, parse_requirement, precision, recall, selection_rate, specificity
 from metricfit.metrics.feasibility import InfeasibleError
@@ -58,7 +58,7 @@ def naive_certified(requirements, z, y, thresholds, alpha):
 
 def certified_set(z, y, *texts, confidence=0.9, metric=f1):
     falling = [float("inf"), *sorted(set(z.tolist()), reverse=True)]
-    result = certify_thresholds(z, y, metric, required(*texts), Guarantee(confidence))
+    result = certify_thresholds(z, y, Goal(metric, required(*texts), guarantee=Guarantee(confidence)))
     return {t for t, allowed in zip(falling, result.allowed.tolist(), strict=True) if allowed}, result
 
 
@@ -143,7 +143,7 @@ def test_requirements_fail_on_new_rows_at_most_as_often_as_stated(texts, metric)
     for seed in range(runs):
         z, y = sample(seed, 150)
         falling = np.append(np.inf, np.sort(z)[::-1])
-        result = certify_thresholds(z, y, metric, requirements, Guarantee(1 - alpha, seed))
+        result = certify_thresholds(z, y, Goal(metric, requirements, guarantee=Guarantee(1 - alpha, seed)))
         if result.feasible:
             certified += 1
             values = truth(falling[result.allowed & np.isfinite(falling)], share)
@@ -160,7 +160,7 @@ def test_a_single_monotone_requirement_uses_nearly_all_of_alpha():
     runs, failures = 600, 0
     for seed in range(runs):
         z, y = sample(seed, 400)
-        result = certify_thresholds(z, y, f1, required("recall >= 0.8"), Guarantee(0.8))
+        result = certify_thresholds(z, y, Goal(f1, required("recall >= 0.8"), guarantee=Guarantee(0.8)))
         highest = np.sort(z)[::-1][int(result.allowed.argmax()) - 1]
         failures += truth(float(highest), 0.3)["recall"] < 0.8
     assert 0.13 < failures / runs < 0.2 + 2 * (0.16 / runs) ** 0.5
@@ -237,14 +237,14 @@ def test_out_of_fold_scores_are_certified_at_half_of_alpha_if_that_is_possible()
     z = rng.normal(size=600) + 2 * y
     for requirement in ("recall >= 0.8", "precision >= 0.6"):
         asked = required(requirement)
-        half = certify_thresholds(z, y, f1, asked, Guarantee(0.95))
-        out_of_fold = certify_thresholds(z, y, f1, asked, Guarantee(0.9, out_of_fold=True))
-        whole = certify_thresholds(z, y, f1, asked, Guarantee(0.9))
+        half = certify_thresholds(z, y, Goal(f1, asked, guarantee=Guarantee(0.95)))
+        out_of_fold = certify_thresholds(z, y, Goal(f1, asked, guarantee=Guarantee(0.9, out_of_fold=True)))
+        whole = certify_thresholds(z, y, Goal(f1, asked, guarantee=Guarantee(0.9)))
         assert out_of_fold.allowed.tolist() == half.allowed.tolist() != whole.allowed.tolist()
 
 
 def test_out_of_fold_scores_are_certified_at_the_whole_of_alpha_where_half_of_it_has_too_few_rows():
     y = np.repeat([0, 1], [40, 25])
     z, asked = np.arange(65.0), required("recall >= 0.9")  # 22 positives are needed at 90 %, 29 at 95 %
-    assert not certify_thresholds(z, y, f1, asked, Guarantee(0.95)).feasible
-    assert certify_thresholds(z, y, f1, asked, Guarantee(0.9, out_of_fold=True)).feasible
+    assert not certify_thresholds(z, y, Goal(f1, asked, guarantee=Guarantee(0.95))).feasible
+    assert certify_thresholds(z, y, Goal(f1, asked, guarantee=Guarantee(0.9, out_of_fold=True))).feasible

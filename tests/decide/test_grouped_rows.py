@@ -7,7 +7,7 @@ from scipy.stats import norm
 from metricfit.decide import best_decision
 from metricfit.decide.bounds import draw_learning_rows, draw_one_per_group
 from metricfit.decide.certified import choose_certified
-from metricfit.decide.rules import Guarantee
+from metricfit.decide.rules import Goal, Guarantee
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics.feasibility import InfeasibleError
 
@@ -38,7 +38,8 @@ def failures(metric, name, bound, with_groups):
         z, y, person = visits(seed)
         guarantee = Guarantee(CONFIDENCE, seed, groups=person if with_groups else None)
         required = [parse_requirement(f"{name} >= {bound}")]
-        chosen = choose_certified(z, y, None, get_metric(metric), required, rule="empirical", guarantee=guarantee)
+        goal = Goal(get_metric(metric), required, rule="empirical", guarantee=guarantee)
+        chosen = choose_certified(z, y, None, goal)
         failed.append(chosen.feasible and rates(chosen.threshold)[name] < bound)
     return float(np.mean(failed))
 

@@ -35,6 +35,7 @@ what is measured in docs/guarantees.md, not a proof.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +45,6 @@ from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.decide.bounds import (
     bound_in_words,
-    check_confidence,
     check_enough_rows,
     draw_learning_rows,
     draw_one_per_group,
@@ -56,11 +56,10 @@ from metricfit.decide.bounds import (
     rows_needed,
 )
 from metricfit.decide.calibration import fit_calibration, sigmoid
-from metricfit.decide.rules import Goal, Guarantee, Rule, check_rule, middle_of, value_at
+from metricfit.decide.rules import Goal, Guarantee, middle_of, value_at
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import best_of_allowed, judge_requirements
 from metricfit.metrics.feasibility import ChosenThreshold, InfeasibleError
-from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import Sweep, expected_sweep, sum_by_threshold, sweep
 
@@ -128,22 +127,14 @@ def check_guarantee(requirements: Sequence[Requirement], y: Integers, confidence
         check_enough_rows(requirement, positives, len(y) - positives, level, share=share)
 
 
-def certify_thresholds(
-    logits: Floats,
-    y: Integers,
-    metric: Metric,
-    requirements: Sequence[Requirement],
-    guarantee: Guarantee,
-    times: Floats | None = None,
-) -> Certified:
+def certify_thresholds(logits: Floats, y: Integers, goal: Goal, times: Floats | None = None) -> Certified:
     """Find the thresholds at which all requirements hold on new rows, with the probability that was asked for.
 
     Args:
         logits: Held-out logits ``(n,)``.
         y: Labels 0 and 1.
-        metric: The metric, which decides the direction of a path that is chosen.
-        requirements: Requirements on rates; at least one.
-        guarantee: The probability.
+        goal: Requirements on rates, at least one, and the guarantee. Its metric decides the direction of a path that is
+            chosen.
         times: How often each row counts, in a bootstrap; by default once.
 
     Returns:
@@ -153,37 +144,31 @@ def certify_thresholds(
     Example:
         >>> from metricfit.metrics import f1, parse_requirement
         >>> z, y = np.linspace(-1, 1, 100), np.arange(100) // 50
-        >>> required = [parse_requirement("recall >= 0.9")]
-        >>> certified = certify_thresholds(z, y, f1, required, Guarantee(0.95))
+        >>> goal = Goal(f1, [parse_requirement("recall >= 0.9")], guarantee=Guarantee(0.95))
+        >>> certified = certify_thresholds(z, y, goal)
         >>> int(certified.allowed.sum()), float(certified.tested.fn[certified.allowed].max())
         (52, 1.0)
     """
+    guarantee, requirements = goal.guarantee, goal.requirements
+    assert guarantee is not None
     level, share = level_of(requirements, guarantee.confidence)
-    if guarantee.groups is not None:
-        counted = np.ones(len(y)) if times is None else times
-        times = counted * draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)
+    counted = np.ones(len(y)) if times is None else times
+    counted = counted * draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)
+    certify = _in_fixed_order if share == 1 else _along_a_chosen_path
     if guarantee.out_of_fold:
-        certified = _certify_at(level / 2, share, logits, y, metric, requirements, guarantee, times)
+        certified = certify(level / 2, logits, y, counted, goal, guarantee)
         if certified.feasible:
             return certified
-    return _certify_at(level, share, logits, y, metric, requirements, guarantee, times)
+    return certify(level, logits, y, counted, goal, guarantee)
 
 
-def _certify_at(
-    level: float,
-    share: float,
-    logits: Floats,
-    y: Integers,
-    metric: Metric,
-    requirements: Sequence[Requirement],
-    guarantee: Guarantee,
-    times: Floats | None,
+def _in_fixed_order(
+    level: float, logits: Floats, y: Integers, counted: Floats, goal: Goal, guarantee: Guarantee
 ) -> Certified:
-    if share < 1:
-        return _along_a_chosen_path(logits, y, metric, requirements, guarantee, level, times)
-    swept = sum_by_threshold(logits, y.astype(np.float64), times)
-    p = np.stack([p_values(requirement, swept.counts) for requirement in requirements])
-    ends = np.array([easiest_end(requirement) for requirement in requirements])
+    """Test each requirement from the end at which it is easiest."""
+    swept = sum_by_threshold(logits, y.astype(np.float64), counted)
+    p = np.stack([p_values(requirement, swept.counts) for requirement in goal.requirements])
+    ends = np.array([easiest_end(requirement) for requirement in goal.requirements])
     on_path = np.ones(p.shape[1], dtype=bool)
     for end in ("lowest", "highest"):  # thresholds fall, so the lowest is the last
         rejected = np.all(p[ends == end] <= level, axis=0)
@@ -192,22 +177,15 @@ def _certify_at(
 
 
 def _along_a_chosen_path(
-    logits: Floats,
-    y: Integers,
-    metric: Metric,
-    requirements: Sequence[Requirement],
-    guarantee: Guarantee,
-    level: float,
-    times: Floats | None,
+    level: float, logits: Floats, y: Integers, counted: Floats, goal: Goal, guarantee: Guarantee
 ) -> Certified:
     """Choose a path on some of the rows, and test the requirements along it on the others."""
-    counted = np.ones(len(y)) if times is None else times
     learning = draw_learning_rows(guarantee.groups, len(y), LEARNING_SHARE, (guarantee.seed, LEARNING))
     tested = sum_by_threshold(logits, y.astype(np.float64), counted * ~learning).counts
-    p = np.stack([p_values(requirement, tested) for requirement in requirements])
+    p = np.stack([p_values(requirement, tested) for requirement in goal.requirements])
     on_path = np.zeros(p.shape[1], dtype=bool)
-    if bool(counted[learning].any()) and bool(counted[~learning].any()):
-        path = choose_path(logits, y, counted, learning, metric, requirements, level)
+    if counted[learning].any() and counted[~learning].any():
+        path = choose_path(logits, y, counted, learning, goal, level)
         on_path[path[_until_first_failure(np.all(p[:, path] <= level, axis=0))]] = True
     return _certified(on_path, p, tested, level)
 
@@ -238,7 +216,7 @@ def what_can_be_promised(logits: Floats, y: Integers, goal: Goal, threshold: flo
         A sentence without its full stop.
     """
     assert goal.guarantee is not None
-    certified = certify_thresholds(logits, y, goal.metric, goal.requirements, goal.guarantee)
+    certified = certify_thresholds(logits, y, goal)
     index = len(np.unique(logits[logits >= threshold]))  # thresholds fall from infinity on
     at = certified.tested.map(lambda cell: cell[index])
     bounds = " and ".join(bound_in_words(each, at, certified.level, "is ") for each in goal.requirements)
@@ -249,15 +227,7 @@ def what_can_be_promised(logits: Floats, y: Integers, goal: Goal, threshold: flo
     )
 
 
-def choose_path(
-    logits: Floats,
-    y: Integers,
-    counted: Floats,
-    learning: Booleans,
-    metric: Metric,
-    requirements: Sequence[Requirement],
-    level: float,
-) -> Integers:
+def choose_path(logits: Floats, y: Integers, counted: Floats, learning: Booleans, goal: Goal, level: float) -> Integers:
     """Choose a start and a direction on the learning rows.
 
     The start is the threshold at which the requirements are expected to be the most significant. From there the path
@@ -268,8 +238,7 @@ def choose_path(
         y: Labels 0 and 1; those of the learning rows are used.
         counted: How often each row counts.
         learning: Which rows the path is chosen on.
-        metric: The metric.
-        requirements: The requirements.
+        goal: The metric and the requirements.
         level: The level at which they will be tested.
 
     Returns:
@@ -280,14 +249,14 @@ def choose_path(
     thresholds, counts = sum_by_threshold(logits, probability, counted * learning)
     ratio = float(counted[~learning].sum() / counted[learning].sum())
     expected = counts.map(lambda cell: cell * ratio)
-    certainty = np.min([_expected_certainty(requirement, expected, level) for requirement in requirements], axis=0)
+    certainty = np.min([_expected_certainty(requirement, expected, level) for requirement in goal.requirements], axis=0)
     own = np.isin(thresholds, logits[learning & (counted > 0)])
     certainty[~own] = -np.inf  # a path between two learning scores must not depend on the other rows
     start = int(certainty.argmax())
     if certainty[start] == -np.inf:
         return np.empty(0, dtype=np.int64)
     hopeful = certainty >= min(norm.isf(level), certainty[start])
-    best = best_of_allowed(Sweep(thresholds, expected), metric, hopeful).threshold
+    best = best_of_allowed(Sweep(thresholds, expected), goal.metric, hopeful).threshold
     if best <= float(thresholds[start]):
         return np.arange(start, len(own))
     lower = np.flatnonzero(own[start + 1 :])  # all thresholds above the next lower learning score
@@ -306,15 +275,7 @@ def _expected_certainty(requirement: Requirement, expected: Counts, level: float
 
 
 def choose_certified(
-    logits: Array,
-    y: Array,
-    weight: Floats | None,
-    metric: Metric,
-    requirements: Sequence[Requirement],
-    *,
-    rule: Rule,
-    guarantee: Guarantee,
-    times: Floats | None = None,
+    logits: Array, y: Array, weight: Floats | None, goal: Goal, times: Floats | None = None
 ) -> ChosenThreshold:
     """Choose the best of the certified thresholds, or if there are none, of those that come nearest.
 
@@ -322,10 +283,7 @@ def choose_certified(
         logits: Calibrated logits ``(n,)``.
         y: Labels 0 and 1.
         weight: One weight per row, or None.
-        metric: A metric of counts.
-        requirements: The requirements.
-        rule: "plugin" for the best expected value, "empirical" for the best value on the labels, or "auto".
-        guarantee: The probability with which the requirements must hold on new rows.
+        goal: What the threshold is for, with a guarantee.
         times: How often each row counts in the tests, in a bootstrap; by default once.
 
     Returns:
@@ -335,39 +293,29 @@ def choose_certified(
     Example:
         >>> from metricfit.metrics import f1, parse_requirement
         >>> z, y = np.linspace(-1, 1, 100), np.arange(100) // 50
-        >>> required = [parse_requirement("recall >= 0.9")]
-        >>> choose_certified(z, y, None, f1, required, rule="empirical", guarantee=Guarantee(0.95)).requirements
+        >>> goal = Goal(f1, [parse_requirement("recall >= 0.9")], rule="empirical", guarantee=Guarantee(0.95))
+        >>> choose_certified(z, y, None, goal).requirements
         {'recall >= 0.9': RequirementValue(value=1.0, met=True, reachable=1.0)}
     """
     logits, y = to_numpy(logits, np.float64), to_numpy(y, np.int64)
     if weight is not None and not weight.all():  # rows of weight 0 are no thresholds
         there = weight > 0
         logits, y, weight, times = logits[there], y[there], weight[there], None if times is None else times[there]
-        guarantee = guarantee.take(there)
+        goal = goal.take(there)
     observed = sweep(logits, y, weight)
-    certified = certify_thresholds(logits, y, metric, requirements, guarantee, times)
-    judged_by = observed if check_rule(rule) == "empirical" else expected_sweep(logits, weight)
-    threshold = best_of_allowed(judged_by, metric, certified.allowed).threshold
+    certified = certify_thresholds(logits, y, goal, times)
+    judged_by = observed if goal.rule == "empirical" else expected_sweep(logits, weight)
+    threshold = best_of_allowed(judged_by, goal.metric, certified.allowed).threshold
     at = int((observed.thresholds == threshold).argmax())
-    results = judge_requirements(requirements, observed, threshold)
-    for requirement, p in zip(requirements, certified.p[:, at], strict=True):
+    results = judge_requirements(goal.requirements, observed, threshold)
+    for requirement, p in zip(goal.requirements, certified.p[:, at], strict=True):
         result = results[str(requirement)]
         results[str(requirement)] = result._replace(met=certified.feasible or bool(p <= certified.level))
-    value = value_at(observed, metric, threshold)
+    value = value_at(observed, goal.metric, threshold)
     return ChosenThreshold(middle_of(logits, threshold), value, certified.feasible, results)
 
 
-def certify_group(
-    scores: Floats,
-    target: Integers,
-    metric: Metric,
-    requirements: Sequence[Requirement],
-    name: Any,
-    *,
-    confidence: float,
-    groups: int,
-    seed: int = 0,
-) -> Booleans:
+def certify_group(scores: Floats, target: Integers, goal: Goal, name: Any, *, groups: int) -> Booleans:
     """Find the thresholds of one group at which all requirements hold on new rows.
 
     Rows of different groups are independent, so that the confidences of the groups multiply: each of k groups is
@@ -376,12 +324,9 @@ def certify_group(
     Args:
         scores: The scores of the group's rows.
         target: Their labels, 0 and 1.
-        metric: The metric.
-        requirements: The requirements.
+        goal: The requirements, and the guarantee that they hold in all groups together.
         name: The name of the group, for messages.
-        confidence: The probability with which the requirements must hold in all groups together.
         groups: Number of groups.
-        seed: The seed of the rows that choose the order of tests.
 
     Returns:
         One boolean per threshold: infinity and the distinct scores, falling.
@@ -392,20 +337,21 @@ def certify_group(
     Example:
         >>> from metricfit.metrics import f1, parse_requirement
         >>> z, y = np.linspace(-1, 1, 100), np.arange(100) // 50
-        >>> floor = [parse_requirement("recall >= 0.9")]
-        >>> [int(certify_group(z, y, f1, floor, "a", confidence=0.95, groups=k).sum()) for k in (1, 2)]
+        >>> goal = Goal(f1, [parse_requirement("recall >= 0.9")], guarantee=Guarantee(0.95))
+        >>> [int(certify_group(z, y, goal, "a", groups=k).sum()) for k in (1, 2)]
         [52, 51]
     """
-    guarantee = Guarantee(check_confidence(confidence) ** (1 / groups), seed)
-    share = f"{format_percent(confidence)} in all {groups} groups is {format_percent(guarantee.confidence)} in each"
+    assert goal.guarantee is not None
+    of_each = goal.guarantee.confidence ** (1 / groups)
+    share = f"{format_percent(goal.guarantee.confidence)} in all {groups} groups is {format_percent(of_each)} in each"
     try:
-        check_guarantee(requirements, target, guarantee.confidence)
+        check_guarantee(goal.requirements, target, of_each)
     except InfeasibleError as error:
         raise InfeasibleError(f"group {name!r}: {error} ({share})") from None
-    certified = certify_thresholds(scores, target, metric, requirements, guarantee)
+    certified = certify_thresholds(scores, target, replace(goal, guarantee=replace(goal.guarantee, confidence=of_each)))
     if not certified.feasible:
         raise InfeasibleError(
-            f"no threshold of group {name!r} can be promised to give {joined(requirements)} ({share}); lower the "
+            f"no threshold of group {name!r} can be promised to give {joined(goal.requirements)} ({share}); lower the "
             "bounds or the confidence"
         )
     return certified.allowed

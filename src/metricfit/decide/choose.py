@@ -174,10 +174,9 @@ def _best_threshold(
     scores: Floats, y: Integers, weight: Floats | None, goal: Goal, times: Floats | None = None
 ) -> ChosenThreshold:
     """Choose a threshold; with a guarantee, ``times`` says how often each row counts in the tests."""
-    choose = choose_threshold
     if goal.guarantee is not None:
-        choose = partial(choose_certified, guarantee=goal.guarantee, times=times)
-    return choose(scores, y, weight, goal.metric, goal.requirements, rule=goal.rule)
+        return choose_certified(scores, y, weight, goal, times)
+    return choose_threshold(scores, y, weight, goal.metric, goal.requirements, rule=goal.rule)
 
 
 def judge_threshold_decision(decision: ThresholdDecision, rows: HeldOut, goal: Goal) -> ThresholdDecision:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from metricfit._extras import explain_missing
-from metricfit.core.arrays import Array, Booleans, Floats, in_kind_of, to_numpy
+from metricfit.core.arrays import Array, Booleans, Floats, Integers, in_kind_of, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.group_labels import number_groups
+from metricfit.decide.rules import Goal, Guarantee
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import InfeasibleError
@@ -114,7 +115,9 @@ def best_group_thresholds(
     numbers, names = number_groups(group, len(values))
     gap = _find_gap(requirements, len(names))
     floors = [requirement for requirement in requirements if requirement is not gap]
-    certify = None if confidence is None else _certifier(confidence, len(names), gap, weights, seed)
+    certify = None
+    if confidence is not None:
+        certify = _certifier(Goal(wanted, floors), confidence, len(names), gap, weights, seed)
     candidates = []
     for number, name in enumerate(names):
         rows = numbers == number
@@ -122,7 +125,7 @@ def best_group_thresholds(
         if certify is None:
             met = _meets(floors, part.counts, name)
         else:
-            met = certify(values[rows], labels[rows], wanted, floors, name)
+            met = certify(values[rows].astype(np.float64), labels[rows].astype(np.int64), name)
         candidates.append(_Candidates(part.thresholds[met], np.stack([cell[met] for cell in part.counts])))
     chosen = _ascend(wanted, candidates) if gap is None else _within_gap(wanted, gap, candidates, names)
     thresholds = [float(part.thresholds[index]) for part, index in zip(candidates, chosen.indices, strict=True)]
@@ -172,16 +175,18 @@ def _meets(floors: Sequence[Requirement], counts: Counts, name: Any) -> Booleans
 
 
 def _certifier(
-    confidence: float, groups: int, gap: Requirement | None, weight: Floats | None, seed: int
-) -> Callable[..., Booleans]:
-    """Return what finds the certified thresholds of a group."""
+    goal: Goal, confidence: float, groups: int, gap: Requirement | None, weight: Floats | None, seed: int
+) -> Callable[[Floats, Integers, Any], Booleans]:
+    """Return what finds the certified thresholds of a group, from its scores, labels and name."""
     if gap is not None:
         raise InvalidValueError(f"{gap} has no exact bound: require a rate in every group, or leave confidence out")
     if weight is not None:
         raise InvalidValueError("weights void the exact bounds of confidence=: leave weight or confidence out")
-    with explain_missing("confidence=", ("numpy", "scipy"), "metricfit[tabular]"):
+    with explain_missing("confidence=", ("scipy",), "metricfit[tabular]"):
+        from metricfit.decide.bounds import check_confidence
         from metricfit.decide.certified import certify_group
-    return partial(certify_group, confidence=confidence, groups=groups, seed=seed)
+    goal = replace(goal, guarantee=Guarantee(check_confidence(confidence), seed))
+    return lambda scores, target, name: certify_group(scores, target, goal, name, groups=groups)
 
 
 def _ascend(metric: Metric, candidates: Sequence[_Candidates], allowed: Sequence[Booleans] | None = None) -> _Chosen:

@@ -320,7 +320,7 @@ class LabelRequirements:
         """
         requirements, guarantee = list(self.by_label[label].values()), self.of_each
         if guarantee is not None:
-            certified = certify_thresholds(z, y, metric, requirements, guarantee, times)
+            certified = certify_thresholds(z, y, Goal(metric, requirements, guarantee=guarantee), times)
             return Allowed(certified.allowed, certified.feasible)
         observed = sweep(z, y, weight)
         if rule == "empirical":

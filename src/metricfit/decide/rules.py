@@ -101,6 +101,10 @@ class Goal:
         """
         return self.rule == "plugin" or bool(self.requirements)
 
+    def take(self, rows: Booleans) -> Goal:
+        """Return the goal of a decision about some of the rows."""
+        return self if self.guarantee is None else replace(self, guarantee=self.guarantee.take(rows))
+
     def evidence(self, value: float, results: Mapping[str, RequirementValue], not_reachable: str | None) -> Evidence:
         """Return the evidence of a decision without intervals.
 
