@@ -83,17 +83,10 @@ __all__ = [
 ]
 
 
-_PACKAGES = (
-    "numpy",
-    "pandas",
-    "scipy",
-    "sklearn",
-    "baycomp",
-    "joblib",
-    "safetensors",
-)  # losses explain torch themselves
+_TABULAR = ("pandas", "scipy", "sklearn", "joblib", "lightgbm", "pyarrow", "safetensors", "skops")
+_EXTRAS = dict.fromkeys(_TABULAR, "metricfit[tabular]") | {"torch": "metricfit[torch]"}
 
-__getattr__ = load_later(__name__, _LATER, _PACKAGES, "metricfit[tabular]")
+__getattr__ = load_later(__name__, _LATER, _EXTRAS)
 
 
 def __dir__() -> list[str]:

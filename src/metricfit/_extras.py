@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -39,16 +39,13 @@ def explain_missing(user: str, packages: Collection[str], install: str) -> Itera
         raise ModuleNotFoundError(message, name=missing) from error
 
 
-def load_later(
-    package: str, homes: Mapping[str, str], packages: Collection[str] = (), install: str = ""
-) -> Callable[[str], Any]:
+def load_later(package: str, homes: Mapping[str, str], extras: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package whose names are loaded when they are first used.
 
     Args:
         package: The package.
         homes: For each name, the module that has it; the package itself for its own modules.
-        packages: Other packages that these modules need, to be explained if they are missing.
-        install: The argument of pip for them.
+        extras: Other packages that these modules need, and the argument of pip that installs each.
 
     Returns:
         The function, which keeps what it loads.
@@ -58,7 +55,9 @@ def load_later(
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        with explain_missing(f"{package}.{name}", packages, install):
+        with ExitStack() as explained:
+            for extra, install in extras.items():
+                explained.enter_context(explain_missing(f"{package}.{name}", (extra,), install))
             value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
         setattr(import_module(package), name, value)  # found without this function from now on
         return value

@@ -15,7 +15,11 @@ except ModuleNotFoundError as error:
     print(error)
 """
 
-DATA = [("metricfit.data", "import metricfit.data", "tabular", package) for package in ("numpy", "pandas")]
+DATA = [("metricfit.data.read_table", "import metricfit.data; metricfit.data.read_table", "tabular", "pandas")]
+TORCH = [
+    ("metricfit.MetricLoss", "metricfit.MetricLoss", "torch", "torch"),
+    ("metricfit.decide.DecisionModule", "import metricfit.decide; metricfit.decide.DecisionModule", "torch", "torch"),
+]
 COMPARE = [
     ("metricfit.compare", "metricfit.compare", "tabular", package)
     for package in ("joblib", "pandas", "scipy", "sklearn")
@@ -28,7 +32,7 @@ def run_without(package, code, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.parametrize(("part", "code", "extra", "package"), [*DATA, *COMPARE, *RUNS])
+@pytest.mark.parametrize(("part", "code", "extra", "package"), [*DATA, *COMPARE, *RUNS, *TORCH])
 def test_a_missing_package_is_explained(part, code, extra, package):
     ended = run_without(package, WITHOUT, code)
     assert ended.returncode == 0, ended.stderr

@@ -1,9 +1,19 @@
-"""Tables from files, and splits without leaks. Needs the extra ``data``."""
+"""Tables from files, and splits without leaks. Needs the extra ``tabular``."""
 
-from metricfit._extras import explain_missing
+from typing import TYPE_CHECKING
 
-with explain_missing("metricfit.data", ("numpy", "pandas"), "metricfit[tabular]"):
+from metricfit._extras import load_later
+
+if TYPE_CHECKING:
     from metricfit.data.reading import read_table
     from metricfit.data.splits import folds, split
 
 __all__ = ["folds", "read_table", "split"]
+
+_HOMES = {
+    "folds": "metricfit.data.splits",
+    "read_table": "metricfit.data.reading",
+    "split": "metricfit.data.splits",
+}
+
+__getattr__ = load_later(__name__, _HOMES, dict.fromkeys(("pandas", "pyarrow", "sklearn"), "metricfit[tabular]"))

@@ -22,34 +22,26 @@
 Tune decisions on data that the model was not trained on.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from metricfit._extras import load_later
-from metricfit.decide.calibration import Calibration
-from metricfit.decide.decision import (
-    CostDecision,
-    Decision,
-    Evidence,
-    LabelDecision,
-    OffsetDecision,
-    Referral,
-    RowCostDecision,
-    ThresholdDecision,
-)
-from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresholds
-from metricfit.decide.units import per_image, per_row
 
 if TYPE_CHECKING:
     from metricfit.decide.best import best_decision, best_referral, estimate_prevalence
+    from metricfit.decide.calibration import Calibration
+    from metricfit.decide.decision import (
+        CostDecision,
+        Decision,
+        Evidence,
+        LabelDecision,
+        OffsetDecision,
+        Referral,
+        RowCostDecision,
+        ThresholdDecision,
+    )
     from metricfit.decide.decision_module import DecisionModule
-
-_torch = load_later(__name__, {"DecisionModule": "metricfit.decide.decision_module"}, ("torch",), "metricfit[torch]")
-_scipy = load_later(
-    __name__,
-    dict.fromkeys(("best_decision", "best_referral", "estimate_prevalence"), "metricfit.decide.best"),
-    ("scipy",),
-    "metricfit[tabular]",
-)
+    from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresholds
+    from metricfit.decide.units import per_image, per_row
 
 __all__ = [
     "Calibration",
@@ -72,8 +64,21 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    return (_torch if name == "DecisionModule" else _scipy)(name)
+#: The modules of these names, which are loaded when first used.
+_MODULES = {
+    "best": ("best_decision", "best_referral", "estimate_prevalence"),
+    "calibration": ("Calibration",),
+    "decision": (
+        *("CostDecision", "Decision", "Evidence", "LabelDecision", "OffsetDecision", "Referral", "RowCostDecision"),
+        "ThresholdDecision",
+    ),
+    "decision_module": ("DecisionModule",),
+    "group_thresholds": ("GroupThresholds", "best_group_thresholds"),
+    "units": ("per_image", "per_row"),
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+__getattr__ = load_later(__name__, _HOMES, {"scipy": "metricfit[tabular]", "torch": "metricfit[torch]"})
 
 
 def __dir__() -> list[str]:

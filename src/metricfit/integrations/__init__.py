@@ -7,4 +7,4 @@ from metricfit._extras import load_later
 
 __all__ = ["as_torchmetrics"]
 
-__getattr__ = load_later(__name__, {"as_torchmetrics": "metricfit.integrations.torchmetrics"})
+__getattr__ = load_later(__name__, {"as_torchmetrics": "metricfit.integrations.torchmetrics"}, {})

@@ -43,4 +43,4 @@ _LATER = {
     "write": "metricfit.report.page",
 }
 
-__getattr__ = load_later(__name__, _LATER, ("jinja2", "markupsafe", "matplotlib"), "metricfit[tabular]")
+__getattr__ = load_later(__name__, _LATER, dict.fromkeys(("jinja2", "markupsafe", "matplotlib"), "metricfit[tabular]"))

@@ -13,4 +13,4 @@ __all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
 #: Loaded when first used: TunedDecisionClassifier needs none of the families.
 _HOMES = dict.fromkeys(("DEFAULT", "NAMES", "make_families"), "metricfit.tabular.families.choice")
 
-__getattr__ = load_later(__name__, _HOMES | {"Network": "metricfit.tabular.families.network"})
+__getattr__ = load_later(__name__, _HOMES | {"Network": "metricfit.tabular.families.network"}, {})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from metricfit.tabular.insight.importance import Importance, measure_importance
-from metricfit.tabular.insight.judged_rows import judged_rows
-from metricfit.tabular.insight.worst_rows import WorstRows, find_worst_rows
+if TYPE_CHECKING:
+    from metricfit.tabular.insight.importance import Importance
+    from metricfit.tabular.insight.worst_rows import WorstRows
 
 
 class ModelInsight:
@@ -59,6 +59,9 @@ class ModelInsight:
             >>> model.importance(X, y, out_of_fold=True).table["column"].tolist()
             ['x1', 'x0']
         """
+        from metricfit.tabular.insight.importance import measure_importance  # the import of a model does not wait
+        from metricfit.tabular.insight.judged_rows import judged_rows
+
         rows = judged_rows(self, X, y, sample_weight, out_of_fold=out_of_fold)
         return measure_importance(
             rows, repeats=repeats, max_rows=max_rows, max_seconds=max_seconds, random_state=random_state
@@ -94,4 +97,7 @@ class ModelInsight:
             >>> model.worst(X, y, n=1, out_of_fold=True).table.index.tolist()
             [7]
         """
+        from metricfit.tabular.insight.judged_rows import judged_rows
+        from metricfit.tabular.insight.worst_rows import find_worst_rows
+
         return find_worst_rows(judged_rows(self, X, y, out_of_fold=out_of_fold), n)
