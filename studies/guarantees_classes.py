@@ -29,8 +29,8 @@ from metricfit.decide.calibration import fit_calibration, fit_label_calibration
 from metricfit.decide.choose import choose_without_intervals
 from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.held_out import collect_held_out
-from metricfit.decide.labels import LabelRequirements, choose_required_thresholds
-from metricfit.decide.rules import Guarantee
+from metricfit.decide.labels import LabelGoals, choose_required_thresholds
+from metricfit.decide.rules import Goal, Guarantee
 from metricfit.metrics import averaged, get_metric, parse_requirement
 from studies.guarantees import CONFIDENCE, summary
 
@@ -128,8 +128,8 @@ def decide(case: Case, method: str, draw: int) -> Counts | None:
     if population.has_labels:
         z, y = draw_labels(population, case.rows, draw)
         calibration = fit_label_calibration(z, y, None)
-        required = LabelRequirements(requirements, y.shape[1], guarantee)
-        chosen, met = choose_required_thresholds(calibration(z), y, None, metric, average, required, rule=rule)
+        goals = LabelGoals(Goal(metric, requirements, average, rule, guarantee), y.shape[1])
+        chosen, met = choose_required_thresholds(calibration(z), y, None, goals)
         if not all(met.values()):
             return None
         return label_counts(population, calibration.invert(chosen))

@@ -30,7 +30,7 @@ from metricfit.decide.decision import (
 )
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.labels import (
-    LabelRequirements,
+    LabelGoals,
     choose_label_thresholds,
     choose_required_thresholds,
     judge_label_requirements,
@@ -274,15 +274,15 @@ def choose_label_decision(rows: HeldOut, goal: Goal) -> LabelDecision:
         held-out rows, and its interval that of the same decisions on resamples.
     """
     metric, average, logits, y = goal.metric, goal.average, rows.logits, rows.y
-    required = LabelRequirements(goal.requirements, y.shape[1], goal.guarantee)
+    goals = LabelGoals(goal, y.shape[1])
 
     def choose(z: Floats, weight: Floats | None, times: Floats | None = None) -> tuple[Floats, dict[int, bool]]:
         if not goal.requirements:
             return choose_label_thresholds(z, y, weight, metric, average, rule=goal.rule), {}
-        return choose_required_thresholds(z, y, weight, metric, average, required, rule=goal.rule, times=times)
+        return choose_required_thresholds(z, y, weight, goals, times)
 
     thresholds, feasible = choose(logits, rows.weight)
-    results, not_reachable = judge_label_requirements(rows, goal, required, thresholds, feasible)
+    results, not_reachable = judge_label_requirements(rows, goals, thresholds, feasible)
     decided = (logits >= thresholds).astype(np.float64)
     value = label_value(decided, y, rows.weight, metric, average)
     votes, times, row_sums = np.zeros_like(decided), np.zeros(len(y)), np.zeros(len(y))
@@ -374,7 +374,7 @@ def checked_guarantee(
 
 def _check_enough_rows(requirements: Sequence[Requirement], y: Integers, guarantee: Guarantee) -> None:
     if y.ndim == 2:
-        LabelRequirements(requirements, y.shape[1], guarantee).check_rows(y)
+        LabelGoals(Goal(requirements[0].metric, requirements, guarantee=guarantee), y.shape[1]).check_rows(y)
         return
     counted = y[draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)]
     if int(y.max()) > 1:

@@ -35,7 +35,7 @@ from metricfit.decide.bounds import draw_one_per_group, format_percent
 from metricfit.decide.calibration import sigmoid
 from metricfit.decide.certified import certify_thresholds, check_guarantee, what_can_be_promised
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.rules import Goal, Guarantee, Rule, allowed_on_both, check_rule, choose_threshold, middle_of
+from metricfit.decide.rules import Goal, Rule, allowed_on_both, check_rule, choose_threshold, middle_of
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.curves import best_of_allowed, judge_requirements, metric_of_label
 from metricfit.metrics.feasibility import (
@@ -243,24 +243,22 @@ def _signed(metric: Metric, values: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class LabelRequirements:
-    """Requirements on labels, and how surely they must hold.
+class LabelGoals:
+    """A goal about several labels, and what it asks of each.
 
     Attributes:
-        requirements: The requirements, each of one label (``class_requirements``).
+        goal: The goal; each of its requirements is of one label (``class_requirements``).
         labels: The number of labels.
-        guarantee: The probability with which all must hold on new rows, or None.
     """
 
-    requirements: Sequence[Requirement]
+    goal: Goal
     labels: int
-    guarantee: Guarantee | None = None
 
     @cached_property
     def by_label(self) -> dict[int, dict[str, Requirement]]:
         """For each label that has some, its requirements on counts of this label alone, by their texts."""
         found: dict[int, dict[str, Requirement]] = {}
-        for requirement in self.requirements:
+        for requirement in self.goal.requirements:
             metric = requirement.metric
             index = metric.class_index
             assert index is not None
@@ -269,13 +267,13 @@ class LabelRequirements:
             found.setdefault(index, {})[str(requirement)] = replace(requirement, metric=alone)
         return found
 
-    @property
-    def of_each(self) -> Guarantee | None:
-        """What is asked of each label, so that all of them hold together."""
-        if self.guarantee is None:
-            return None
-        error = (1 - self.guarantee.confidence) / max(1, len(self.by_label))
-        return replace(self.guarantee, confidence=1 - error)
+    def of(self, label: int) -> Goal:
+        """Return the goal of one label; with a guarantee for each, so that all of them hold together."""
+        guarantee, metric = self.goal.guarantee, metric_of_label(self.goal.metric, label, self.labels)
+        if guarantee is not None:
+            error = (1 - guarantee.confidence) / max(1, len(self.by_label))
+            guarantee = replace(guarantee, confidence=1 - error)
+        return replace(self.goal, metric=metric, requirements=list(self.by_label[label].values()), guarantee=guarantee)
 
     def check_rows(self, y: Integers) -> None:
         """Raise an error if no scores could guarantee the requirements on these labels ``(n, c)``.
@@ -284,60 +282,40 @@ class LabelRequirements:
             InfeasibleError: There are too few rows; the message says how many are needed.
             InvalidValueError: A requirement has no exact bound.
         """
-        guarantee = self.of_each
-        if guarantee is None or self.guarantee is None:
-            return
-        for label, requirements in self.by_label.items():
+        assert self.goal.guarantee is not None
+        for label in self.by_label:
+            alone, target = self.of(label), y[:, label]
+            assert alone.guarantee is not None
+            counted = draw_one_per_group(alone.guarantee.groups, target, alone.requirements, alone.guarantee.seed)
             try:
-                several, target = list(requirements.values()), y[:, label]
-                counted = draw_one_per_group(guarantee.groups, target, several, guarantee.seed)
-                check_guarantee(several, target[counted], guarantee.confidence)
+                check_guarantee(alone.requirements, target[counted], alone.guarantee.confidence)
             except InfeasibleError as error:
-                all_of_them, each = format_percent(self.guarantee.confidence), format_percent(guarantee.confidence)
-                shared = f" ({all_of_them} for all {len(self.by_label)} labels is {each} for each)"
+                together, each = (format_percent(g.confidence) for g in (self.goal.guarantee, alone.guarantee))
+                shared = f" ({together} for all {len(self.by_label)} labels is {each} for each)"
                 raise InfeasibleError(f"{error}{shared * (len(self.by_label) > 1)}") from None
 
-    def allowed(
-        self,
-        label: int,
-        z: Floats,
-        y: Integers,
-        weight: Floats | None,
-        metric: Metric,
-        rule: Rule,
-        times: Floats | None,
-    ) -> Allowed:
-        """Return which thresholds of a label may be chosen: infinity and its distinct logits, falling.
 
-        Args:
-            label: The number of the label.
-            z: Its logits ``(n,)``.
-            y: Its labels 0 and 1.
-            weight: One weight per row, or None.
-            metric: The metric.
-            rule: "plugin" or "empirical".
-            times: How often each row counts in the tests, in a bootstrap; by default once.
-        """
-        requirements, guarantee = list(self.by_label[label].values()), self.of_each
-        if guarantee is not None:
-            certified = certify_thresholds(z, y, Goal(metric, requirements, guarantee=guarantee), times)
-            return Allowed(certified.allowed, certified.feasible)
-        observed = sweep(z, y, weight)
-        if rule == "empirical":
-            return allowed_thresholds(observed.counts, requirements)
-        return allowed_on_both(observed, expected_sweep(z, weight), requirements)
+def _allowed(goal: Goal, z: Floats, y: Integers, weight: Floats | None, times: Floats | None) -> Allowed:
+    """Return which thresholds of a label may be chosen: infinity and its distinct logits, falling.
+
+    Args:
+        goal: The goal of the label.
+        z: Its logits ``(n,)``.
+        y: Its labels 0 and 1.
+        weight: One weight per row, or None.
+        times: How often each row counts in the tests of a guarantee, in a bootstrap; by default once.
+    """
+    if goal.guarantee is not None:
+        certified = certify_thresholds(z, y, goal, times)
+        return Allowed(certified.allowed, certified.feasible)
+    observed = sweep(z, y, weight)
+    if goal.rule == "empirical":
+        return allowed_thresholds(observed.counts, goal.requirements)
+    return allowed_on_both(observed, expected_sweep(z, weight), goal.requirements)
 
 
 def choose_required_thresholds(
-    logits: Array,
-    y: Array,
-    weight: Array | None,
-    metric: Metric,
-    average: LabelAverage,
-    required: LabelRequirements,
-    *,
-    rule: Rule,
-    times: Floats | None = None,
+    logits: Array, y: Array, weight: Array | None, goals: LabelGoals, times: Floats | None = None
 ) -> tuple[Floats, dict[int, bool]]:
     """Choose one threshold of calibrated logits per label, under requirements.
 
@@ -349,44 +327,37 @@ def choose_required_thresholds(
         logits: Calibrated logits ``(n, c)``.
         y: Labels 0 and 1 ``(n, c)``.
         weight: One weight per row, or None.
-        metric: The metric.
-        average: "macro", "micro", "weighted" or "samples".
-        required: The requirements.
-        rule: "plugin", "empirical" or "auto".
-        times: How often each row counts in the tests of a confidence, in a bootstrap; by default once.
+        goals: What the thresholds are for.
+        times: How often each row counts in the tests of a guarantee, in a bootstrap; by default once.
 
     Returns:
         The thresholds ``(c,)``, and for each label with requirements whether some threshold meets them.
     """
-    kind, z, y = check_rule(rule), to_numpy(logits, np.float64), to_numpy(y, np.int64)
-    weight = None if weight is None else to_numpy(weight, np.float64)
-    if weight is not None and not weight.all():  # rows of weight 0 are no thresholds
-        there = weight > 0
-        z, y, weight, times = z[there], y[there], weight[there], None if times is None else times[there]
-        guarantee = None if required.guarantee is None else required.guarantee.take(there)
-        required = replace(required, guarantee=guarantee)
-    thresholds = choose_label_thresholds(z, y, weight, metric, average, rule=kind)
+    z, y = to_numpy(logits, np.float64), to_numpy(y, np.int64)
+    w = np.ones(len(z)) if weight is None else to_numpy(weight, np.float64)
+    if not w.all():  # rows of weight 0 are no thresholds
+        there = w > 0
+        z, y, w, times = z[there], y[there], w[there], None if times is None else times[there]
+        goals = LabelGoals(goals.goal.take(there), goals.labels)
+    goal = goals.goal
+    thresholds = choose_label_thresholds(z, y, w, goal.metric, goal.average, rule=goal.rule)
     allowed: dict[int, Booleans] = {}
     feasible: dict[int, bool] = {}
-    for label in required.by_label:
-        scores, target = z[:, label], y[:, label]
-        of_label = metric_of_label(metric, label, required.labels)
-        of_rule: Rule = kind if target.any() else "empirical"
-        mask, feasible[label] = required.allowed(label, scores, target, weight, of_label, of_rule, times)
-        if average in ("macro", "weighted"):
-            judged_by = expected_sweep(scores, weight) if of_rule == "plugin" else sweep(scores, target, weight)
-            thresholds[label] = middle_of(scores, best_of_allowed(judged_by, of_label, mask).threshold)
-        else:
-            allowed[label] = mask
-    if average == "macro" or average == "weighted":
+    for label in goals.by_label:
+        scores, target, alone = z[:, label], y[:, label], goals.of(label)
+        if not target.any():
+            alone = replace(alone, rule="empirical")
+        allowed[label], feasible[label] = _allowed(alone, scores, target, w, times)
+        if goal.average in ("macro", "weighted"):
+            judged_by = expected_sweep(scores, w) if alone.rule == "plugin" else sweep(scores, target, w)
+            thresholds[label] = middle_of(scores, best_of_allowed(judged_by, alone.metric, allowed[label]).threshold)
+    if goal.average in ("macro", "weighted"):
         return thresholds, feasible
-    w = np.ones(len(z)) if weight is None else weight
-    by_probability = kind == "plugin" and average == "micro"
-    t = sigmoid(z) if by_probability else y.astype(np.float64)
-    changed = (
-        None if kind == "empirical" else [label for label in allowed if not _is_allowed(label, z, thresholds, allowed)]
-    )
-    return improve_by_label(z, t, w, metric, thresholds, average, allowed, changed), feasible
+    t = sigmoid(z) if goal.rule == "plugin" and goal.average == "micro" else y.astype(np.float64)
+    changed = None
+    if goal.rule == "plugin":
+        changed = [label for label in allowed if not _is_allowed(label, z, thresholds, allowed)]
+    return improve_by_label(z, t, w, goal.metric, thresholds, goal.average, allowed, changed), feasible
 
 
 def _is_allowed(label: int, z: Floats, thresholds: Floats, allowed: Mapping[int, Booleans]) -> bool:
@@ -395,36 +366,27 @@ def _is_allowed(label: int, z: Floats, thresholds: Floats, allowed: Mapping[int,
 
 
 def judge_label_requirements(
-    rows: HeldOut,
-    goal: Goal,
-    required: LabelRequirements,
-    thresholds: Floats,
-    feasible: Mapping[int, bool],
+    rows: HeldOut, goals: LabelGoals, thresholds: Floats, feasible: Mapping[int, bool]
 ) -> tuple[dict[str, RequirementValue], str | None]:
     """Return the result of each requirement at the thresholds, and what is reachable where they cannot be met.
 
     Args:
         rows: Calibrated logits and labels ``(n, c)``.
-        goal: What the decision is for.
-        required: Its requirements by label.
+        goals: What the thresholds are for.
         thresholds: The thresholds.
         feasible: For each label with requirements, whether some threshold meets them.
     """
     results: dict[str, RequirementValue] = {}
     messages = []
-    for label, requirements in required.by_label.items():
-        several, at = list(requirements.values()), float(thresholds[label])
-        z, target, shown = rows.logits[:, label], rows.y[:, label], goal.as_shown(label, at)
-        judged = judge_requirements(several, sweep(z, target, rows.weight), at)
+    for label, requirements in goals.by_label.items():
+        alone, at = goals.of(label), float(thresholds[label])
+        z, target, shown = rows.logits[:, label], rows.y[:, label], alone.as_shown(label, at)
+        judged = judge_requirements(alone.requirements, sweep(z, target, rows.weight), at)
         for text, requirement in requirements.items():
             result = judged[str(requirement)]
-            results[text] = result._replace(met=feasible[label]) if required.guarantee is not None else result
-        if feasible[label]:
-            continue
-        if required.guarantee is None:
-            messages.append(what_is_reachable(several, judged, shown))
-        else:
-            of_label = metric_of_label(goal.metric, label, required.labels)
-            alone = Goal(of_label, several, guarantee=required.of_each)
+            results[text] = result._replace(met=feasible[label]) if alone.guarantee is not None else result
+        if not feasible[label] and alone.guarantee is None:
+            messages.append(what_is_reachable(alone.requirements, judged, shown))
+        elif not feasible[label]:
             messages.append(what_can_be_promised(z, target, alone, at, shown))
     return results, "; ".join(messages) or None
