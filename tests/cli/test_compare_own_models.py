@@ -86,7 +86,7 @@ def test_models_of_the_current_folder_have_the_values_of_cross_val_predict(rows,
 
 def test_the_table_marks_the_recommended_row_below_the_reference(rows):
     _, name = rows
-    result, _ = call("--method", f"{name}:ready", "--subject-to", "recall >= 0.6", "--quiet")
+    result, _ = call("--method", f"{name}:ready", "--subject-to", "recall >= 0.6", "--positive", "late", "--quiet")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     table = [line for line in lines if "\N{BOX DRAWINGS LIGHT VERTICAL}" in line]
@@ -95,8 +95,8 @@ def test_the_table_marks_the_recommended_row_below_the_reference(rows):
     assert f"{name}:ready, tuned" in marked
     text = " ".join(result.stdout.split())
     assert f"the best is '{name}:ready, tuned', mean F1 " in text
-    said = f"metricfit.TunedDecisionClassifier({name}.ready, 'f1', subject_to=['recall >= 0.6']).fit(X, y)"
-    assert said in " ".join(lines)
+    said = f"metricfit.TunedDecisionClassifier({name}.ready, 'f1', subject_to=['recall >= 0.6'], pos_label='late')"
+    assert f"{said}.fit(X, y)" in " ".join(lines)
     assert "The rule:" not in text
 
 
@@ -138,8 +138,17 @@ def test_predictions_keep_to_their_rows(rows):
     frame["when"] = rng.permutation(120)
     labelled = frame["y"].where(rng.random(120) > 0.2)
     frame.assign(y=labelled).to_csv("t.csv", index=False)
+    method = ("--method", "logistic regression")
     result, found = call(
-        "--predictions", "theirs.csv", "--predictions", "today.csv", "--skip-unlabelled", "--time", "when", "--json"
+        *method,
+        "--predictions",
+        "theirs.csv",
+        "--predictions",
+        "today.csv",
+        "--skip-unlabelled",
+        "--time",
+        "when",
+        "--json",
     )
     assert result.exit_code == 0, result.output
     order = frame[labelled.notna()].sort_values("when").index
@@ -148,7 +157,7 @@ def test_predictions_keep_to_their_rows(rows):
         decided = np.where(probabilities[order] >= threshold, "late", "on time")
         expected = [f1_score(y[test], decided[test], pos_label="late") for _, test in TimeSeriesSplit(2).split(y)]
         assert values_of(found, name) == pytest.approx(expected)
-    assert {each["name"] for each in found["methods"] if not each["plain"]} == {"theirs, tuned"}
+    assert {each["name"] for each in found["methods"] if not each["plain"]} == {"theirs, tuned", method[1]}
 
 
 def test_predictions_of_fewer_rows_are_refused(rows):

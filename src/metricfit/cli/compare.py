@@ -158,7 +158,7 @@ def _run(options: Compare) -> None:
     if note is not None:
         result = replace(result, notes=(note, *result.notes))
     report = write_comparison_page(result, folder / "report.html", command=command_line())
-    command, python = fit_command(result, options, folder / "recommended"), fit_in_python(result)
+    command, python = fit_command(result, options, folder / "recommended"), fit_in_python(result, options.positive)
     summary = result.to_dict() | {
         "table_rows": table_rows,
         "compared_rows": len(y),
@@ -213,10 +213,8 @@ def _compare_in_folder(
 
 
 def methods_of(options: Compare) -> list[Any] | None:
-    """Return the methods that the options name; a name with a colon is a module and an object in it."""
-    if not options.method:
-        return [] if options.predictions and not options.networks else None
-    return [load_method(name) if ":" in name else name for name in options.method]
+    """Return the methods that the options name, or None; a name with a colon is a module and an object in it."""
+    return [load_method(name) if ":" in name else name for name in options.method] or None
 
 
 def load_method(name: str) -> OwnModel:
@@ -266,7 +264,7 @@ def fit_command(comparison: Comparison, options: Compare, out: Path) -> str | No
     return shlex.join([*words, "--out", str(out)])
 
 
-def fit_in_python(comparison: Comparison) -> str | None:
+def fit_in_python(comparison: Comparison, positive: str | None) -> str | None:
     """Return how the recommended method is fitted in Python; None if only its predictions are known."""
     name = comparison.recommended.removesuffix(TUNED)
     if isinstance(comparison.models.get(name), OutsidePredictions):
@@ -280,6 +278,8 @@ def fit_in_python(comparison: Comparison) -> str | None:
     if comparison.recommended == name:
         return f"{own}.fit(X, y)"
     settings = {key: getattr(model, key) for key in ("subject_to", "confidence") if getattr(model, key) is not None}
+    settings |= {"pos_label": model.pos_label} if positive is not None else {}
+    settings |= {"average": comparison.average} if comparison.average != "macro" else {}
     said = "".join(f", {key}={value!r}" for key, value in settings.items())
     return f"metricfit.TunedDecisionClassifier({own}, {comparison.metric!r}{said}).fit(X, y)"
 
