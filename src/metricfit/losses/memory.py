@@ -28,7 +28,7 @@ class RunningCounts(LateBuffers):
 
     Example:
         >>> memory = RunningCounts(decay=0.5)
-        >>> counts = Counts(tp=1, fp=0, fn=1, tn=2)
+        >>> counts = Counts(tp=1, fp=0, fn=1, tn=2).to(torch.float64)
         >>> memory(counts).tp, memory(counts).tp
         (tensor([1.], dtype=torch.float64), tensor([1.5000], dtype=torch.float64))
     """

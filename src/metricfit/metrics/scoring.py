@@ -267,7 +267,7 @@ def scorer(
     Example:
         >>> from sklearn.linear_model import LogisticRegression
         >>> from sklearn.model_selection import cross_val_score
-        >>> X, y = np.arange(20.0).reshape(-1, 1), np.arange(20) > 9
+        >>> X, y = np.array([[0.0], [9.0]] * 10), np.array([0, 1] * 10)
         >>> cross_val_score(LogisticRegression(), X, y, scoring=scorer("mcc"), cv=2).tolist()
         [1.0, 1.0]
     """
