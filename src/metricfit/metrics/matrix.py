@@ -14,7 +14,9 @@ import numpy as np
 from metricfit.core.arrays import Array, arange, exact, is_array, is_floating, is_tensor, namespace
 from metricfit.core.confusion import ConfusionMatrix, two_by_two
 from metricfit.core.counts import Counts
+from metricfit.core.decisions import count_hard
 from metricfit.core.numerics import constant, ratio, smallest_divisor, where, without_tiny
+from metricfit.core.settings import CountSettings
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics import registry
 from metricfit.metrics.formulas import BOTH
@@ -269,7 +271,7 @@ def confusion_matrix(
     """Count multiclass decisions by true class.
 
     Args:
-        logits: Outputs of the model, ``(n, c, ...)``.
+        logits: Outputs of the model, ``(n, c, ...)``; arrays only if ``soft`` is false.
         target: Class numbers ``(n, ...)``, or class shares of the shape of the logits.
         soft: Whether to sum the soft decisions that MetricLoss trains on, differentiably. By default the decision is
             the argmax.
@@ -287,25 +289,18 @@ def confusion_matrix(
         InvalidValueError: Shapes, labels, weights or the threshold do not fit.
 
     Example:
-        >>> confusion_matrix(torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1, 1]))
-        tensor([[1., 0.],
-                [1., 1.]], dtype=torch.float64)
+        >>> confusion_matrix(np.array([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([0, 1, 1]))
+        array([[1., 0.],
+               [1., 1.]])
     """
-    from metricfit.core.canonical_batch import Classes
-    from metricfit.core.settings import CountSettings
-    from metricfit.core.steps import CLASSES_STEP
-    from metricfit.core.tasks import canonical
-    from metricfit.core.tensor_numerics import full_precision
+    settings = CountSettings("multiclass", step, threshold if soft else None, ignore_index)
+    if not soft:
+        counts: Counts = count_hard(logits, target, settings, weight=weight, matrix=True)
+    else:
+        from metricfit.core.counting import count_soft  # imports torch, which soft counts need
 
-    batch = canonical(logits, target, CountSettings(task="multiclass", ignore_index=ignore_index), weight=weight)
-    assert isinstance(batch, Classes)
-    if isinstance(threshold, str) and threshold != "dynamic":
-        raise InvalidValueError(f"a multiclass threshold is a number or 'dynamic', got {quote(threshold)}")
-    fixed = None if isinstance(threshold, str) else threshold
-    with full_precision(batch.logits.device):
-        if soft:
-            return batch.soft_matrix(step or CLASSES_STEP, fixed)
-        return batch.hard_matrix()
+        counts = count_soft(logits, target, settings, weight=weight, matrix=True)
+    return counts.tensors[0]
 
 
 def _builtin_factory(

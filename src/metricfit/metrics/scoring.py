@@ -211,30 +211,31 @@ class Scorer:
         """
         pos_label = getattr(estimator, "pos_label_", None) if self.pos_label is None else self.pos_label
         if isinstance(self.metric, RankingMetric):
-            return self._rank(estimator, X, y, sample_weight, pos_label)
-        rules = {"pos_label": pos_label, "zero_division": self.zero_division, "every_class": self.every_class}
-        value = score_labels(self.metric, y, estimator.predict(X), sample_weight, self.average, **rules)
+            return self._rank(self.metric, estimator, X, y, sample_weight, pos_label)
+        rules: dict[str, Any] = {"zero_division": self.zero_division, "every_class": self.every_class}
+        called = estimator.predict(X)
+        value = score_labels(self.metric, y, called, sample_weight, self.average, pos_label=pos_label, **rules)
         return float(-value if self.metric.minimize else value)
 
-    def _rank(self, estimator: Any, X: Any, y: Any, weight: Any, pos_label: Any) -> float:
+    def _rank(self, ranking: RankingMetric, estimator: Any, X: Any, y: Any, weight: Any, pos_label: Any) -> float:
         y = to_numpy(y)
         if y.ndim == 2:
             scores = estimator.predict_proba(X)
             if isinstance(scores, list):  # one array for each label
                 scores = np.stack([part[:, 1] for part in scores], 1)
-            return float(self.metric.measure(scores, y, weight, average=self.average))
+            return float(ranking.measure(scores, y, weight, average=self.average))
         classes = estimator.classes_.tolist()
         if len(classes) > 2:
             numbers = {label: number for number, label in enumerate(classes)}
             y = np.array([numbers[label] for label in y.tolist()])
-            return float(self.metric.measure(estimator.predict_proba(X), y, weight, average=self.average))
+            return float(ranking.measure(estimator.predict_proba(X), y, weight, average=self.average))
         positive = classes[-1] if pos_label is None else pos_label
         if hasattr(estimator, "decision_function"):
             scores = to_numpy(estimator.decision_function(X))
             scores = scores if positive == classes[-1] else -scores
         else:
             scores = to_numpy(estimator.predict_proba(X))[:, classes.index(positive)]
-        return float(self.metric.measure(scores, (y == positive).astype(int), weight))
+        return float(ranking.measure(scores, (y == positive).astype(int), weight))
 
     def __repr__(self) -> str:
         average = "" if self.average == "macro" else f", average={self.average!r}"
