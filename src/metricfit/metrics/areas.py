@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple
 
 from metricfit.core.arrays import (
     Array,
@@ -27,7 +27,7 @@ from metricfit.core.arrays import (
     take_along,
 )
 from metricfit.core.numerics import ratio, where
-from metricfit.core.types import Average, ScalarAverage
+from metricfit.core.types import Average
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc, as_array, check_scores, sweep
 
@@ -268,19 +268,6 @@ ROUNDED_SUM = {"float64": 1e-6, "float32": 1e-4}
 ROUNDED_HALF = 2e-2
 
 
-@overload
-def auroc(
-    scores: Array,
-    target: Array,
-    weight: Array | None = None,
-    *,
-    average: ScalarAverage = "macro",
-    versus: Versus = "rest",
-) -> float: ...
-@overload
-def auroc(
-    scores: Array, target: Array, weight: Array | None = None, *, average: None, versus: Versus = "rest"
-) -> Array: ...
 def auroc(
     scores: Array,
     target: Array,
@@ -288,7 +275,7 @@ def auroc(
     *,
     average: Average = "macro",
     versus: Versus = "rest",
-) -> float | Array:
+) -> Any:
     """The area under the ROC curve: the share of (positive, negative) pairs that are ranked correctly; ties count half.
 
     The shapes decide what is measured, and the averages are those of scikit-learn's ``roc_auc_score``:
@@ -337,15 +324,7 @@ def auroc(
     return _as_result(auroc_of(questions, average, versus), average)
 
 
-@overload
-def average_precision(
-    scores: Array, target: Array, weight: Array | None = None, *, average: ScalarAverage = "macro"
-) -> float: ...
-@overload
-def average_precision(scores: Array, target: Array, weight: Array | None = None, *, average: None) -> Array: ...
-def average_precision(
-    scores: Array, target: Array, weight: Array | None = None, *, average: Average = "macro"
-) -> float | Array:
+def average_precision(scores: Array, target: Array, weight: Array | None = None, *, average: Average = "macro") -> Any:
     """The sum over thresholds of the gain in recall times the precision, not interpolated.
 
     Several labels and exclusive classes, each against the rest, are measured as by ``auroc``.
@@ -444,5 +423,5 @@ def _check_weight(w: Array, s: Array, shapes: tuple[tuple[int, ...], ...]) -> Ar
     return w
 
 
-def _as_result(value: Array, average: Average) -> float | Array:
+def _as_result(value: Array, average: Average) -> Any:
     return value.reshape(-1) if average is None else float(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, overload
 
 from metricfit.core.arrays import Array
@@ -86,15 +87,17 @@ def metric(
         >>> lift(Counts(tp=3, fp=1, fn=2, tn=4))
         array([1.5])
     """
+    settings: dict[str, Any] = {"minimize": minimize, "bounds": bounds, "needs": needs, "whole_matrix": whole_matrix}
+    return define(formula, **settings) if formula is not None else partial(define, **settings)
 
-    def build(formula: Formula) -> Metric | MetricFactory[...]:
-        entry = make_metric(formula, minimize, bounds, needs, whole_matrix, user_defined=True)
-        name = entry.base_name if isinstance(entry, Metric) else entry.name
-        if name.isidentifier():  # a lambda has no name to be found by
-            registry.add_user_defined(name, entry)
-        return entry
 
-    return build if formula is None else build(formula)
+def define(formula: Formula, **settings: Any) -> Metric | MetricFactory[...]:
+    """Make a metric of a user's function with settings of ``make_metric``, and register it under its name."""
+    entry = make_metric(formula, user_defined=True, **settings)
+    name = entry.base_name if isinstance(entry, Metric) else entry.name
+    if name.isidentifier():  # a lambda has no name to be found by
+        registry.add_user_defined(name, entry)
+    return entry
 
 
 def builtin(
@@ -107,7 +110,13 @@ def builtin(
     """Make a metric of this library from a formula that guards its own divisions."""
 
     def build(formula: Callable[[Counts], Array]) -> Metric:
-        entry = make_metric(formula, minimize, bounds, needs, whole_matrix, user_defined=False)
+        settings: dict[str, Any] = {
+            "minimize": minimize,
+            "bounds": bounds,
+            "needs": needs,
+            "whole_matrix": whole_matrix,
+        }
+        entry = make_metric(formula, user_defined=False, **settings)
         assert isinstance(entry, Metric)
         summary, example, code = inspect.cleandoc(formula.__doc__ or "").partition("\n\nExample:")
         returns = _WHOLE_MATRIX if whole_matrix else _PER_CLASS

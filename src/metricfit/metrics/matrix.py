@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, overload
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec
 
 import numpy as np
 
@@ -18,9 +17,9 @@ from metricfit.core.decisions import count_hard
 from metricfit.core.numerics import constant, ratio, smallest_divisor, where, without_tiny
 from metricfit.core.settings import CountSettings
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.metrics import registry
+from metricfit.metrics.decorators import builtin_factory, define
 from metricfit.metrics.formulas import BOTH
-from metricfit.metrics.metric import Bounds, Formula, Metric, MetricFactory, make_metric, of_arrays, reduce_by_name
+from metricfit.metrics.metric import Bounds, Formula, Metric, MetricFactory, of_arrays, reduce_by_name
 from metricfit.metrics.metric_parameters import Square, check_parameters, check_square
 
 if TYPE_CHECKING:
@@ -166,25 +165,6 @@ class MatrixMetricFactory(MetricFactory[P]):
         return checked
 
 
-class MatrixMetricDecorator(Protocol):
-    """What ``matrix_metric(...)`` returns: it makes a MatrixMetric, or a factory where the function has parameters."""
-
-    @overload
-    def __call__(self, formula: Callable[[Array], Array], /) -> MatrixMetric: ...
-    @overload
-    def __call__(  # type: ignore[overload-cannot-match]  # mypy erases P
-        self, formula: Callable[Concatenate[Array, P], Array], /
-    ) -> MatrixMetricFactory[P]: ...
-
-
-@overload
-def matrix_metric(formula: Callable[[Array], Array]) -> MatrixMetric: ...
-@overload
-def matrix_metric(  # type: ignore[overload-cannot-match]  # mypy erases P
-    formula: Callable[Concatenate[Array, P], Array],
-) -> MatrixMetricFactory[P]: ...
-@overload
-def matrix_metric(*, minimize: bool = ..., bounds: Bounds | Callable[..., Bounds] = ...) -> MatrixMetricDecorator: ...
 def matrix_metric(
     formula: Formula | None = None,
     *,
@@ -219,28 +199,15 @@ def matrix_metric(
         >>> mean_distance(np.array([[3.0, 0.0, 1.0], [0.0, 2.0, 0.0], [0.0, 1.0, 3.0]])).tolist()
         0.3
     """
-
-    def build(formula: Formula) -> MatrixMetric | MatrixMetricFactory[...]:
-        entry = as_matrix_metric(make_metric(formula, minimize, bounds, (), True, user_defined=True))
-        name = entry.base_name if isinstance(entry, Metric) else entry.name
-        if name.isidentifier():  # a lambda has no name to be found by
-            registry.add_user_defined(name, entry)
-        return entry
-
-    return build if formula is None else build(formula)
+    settings: dict[str, Any] = {"minimize": minimize, "bounds": bounds, "whole_matrix": True}
+    settings["factory"] = MatrixMetricFactory
+    return define(formula, **settings) if formula is not None else partial(define, **settings)
 
 
-def as_matrix_metric(entry: Metric | MetricFactory[...]) -> MatrixMetric | MatrixMetricFactory[...]:
-    """Return a metric, or factory, of the matrix with the settings of one that was made for counts."""
-    if isinstance(entry, MetricFactory):
-        return MatrixMetricFactory(entry.name, entry.formula, entry.bounds, **entry.settings)
-    return MatrixMetric(
-        entry.base_name,
-        entry.formula,
-        minimize=entry.minimize,
-        bounds=entry.bounds,
-        user_defined=entry.user_defined,
-    )
+class CostMatrixFactory(MatrixMetricFactory[P]):
+    """The factory of ``metrics.cost_matrix``, whose costs must be a matrix."""
+
+    matrices = frozenset({"costs"})
 
 
 def _is_nested(value: object) -> bool:
@@ -303,30 +270,6 @@ def confusion_matrix(
     return counts.tensors[0]
 
 
-def _builtin_factory(
-    formula: Formula,
-    *,
-    minimize: bool,
-    bounds: Callable[..., Bounds],
-    needs: tuple[str, ...] = (),
-    matrices: tuple[str, ...] = (),
-) -> Callable[[Callable[P, None]], MatrixMetricFactory[P]]:
-    """Make a factory of this library from a formula; the decorated function has its signature and documentation."""
-
-    def build(signature: Callable[P, None]) -> MatrixMetricFactory[P]:
-        entry: MatrixMetricFactory[P] = MatrixMetricFactory(
-            signature.__name__, formula, bounds, minimize=minimize, needs=frozenset(needs), user_defined=False
-        )
-        entry.__doc__ = inspect.cleandoc(signature.__doc__ or "")
-        entry.matrices = frozenset(matrices)
-        parameters = inspect.signature(signature, eval_str=True)
-        entry.__signature__ = parameters.replace(return_annotation=Metric)
-        registry.add_builtin(entry.name, entry)
-        return entry
-
-    return build
-
-
 def _cost_matrix(matrix: Array, costs: Array) -> Array:
     return ratio((matrix * costs).sum((-2, -1)), matrix.sum((-2, -1)))
 
@@ -336,7 +279,7 @@ def _bounds_of_cost(costs: Any) -> Bounds:
     return min(0.0, *numbers), max(0.0, *numbers)  # 0 is the value without samples
 
 
-@_builtin_factory(_cost_matrix, minimize=True, bounds=_bounds_of_cost, matrices=("costs",))
+@builtin_factory(_cost_matrix, minimize=True, bounds=_bounds_of_cost, factory=CostMatrixFactory)
 def cost_matrix(costs: Any) -> None:
     """sum_ij costs_ij matrix_ij / n, the mean cost of a decision; lower is better.
 
@@ -392,7 +335,7 @@ def _bounds_of_kappa(power: Any) -> Bounds:
     return -1.0 if power <= 2 else -math.inf, 1.0
 
 
-@_builtin_factory(_weighted_kappa, minimize=False, bounds=_bounds_of_kappa, needs=BOTH)
+@builtin_factory(_weighted_kappa, bounds=_bounds_of_kappa, needs=BOTH, factory=MatrixMetricFactory)
 def weighted_kappa(power: float = 2) -> None:
     """1 - sum_ij |i-j|^power matrix_ij / sum_ij |i-j|^power expected_ij, Cohen's kappa for ordered classes.
 

@@ -467,16 +467,17 @@ class MetricFactory(Generic[P]):
 
 def make_metric(
     formula: Formula,
-    minimize: bool,
-    bounds: Bounds | Callable[..., Bounds],
-    needs: Sequence[str],
-    whole_matrix: bool,
     *,
     user_defined: bool,
+    minimize: bool = False,
+    bounds: Bounds | Callable[..., Bounds] = (-math.inf, math.inf),
+    needs: Sequence[str] = (),
+    whole_matrix: bool = False,
+    factory: type[MetricFactory[...]] = MetricFactory,
 ) -> Metric | MetricFactory[...]:
     """Make a Metric from a function of Counts, or a factory if the function has further parameters.
 
-    The arguments are those of ``metrics.metric``.
+    The arguments are those of ``metrics.metric``; ``factory`` is the class of the factory, which knows that of metrics.
     """
     if not callable(formula):
         raise InvalidTypeError(f"a metric is made from a function of Counts, got {type(formula).__name__}")
@@ -484,18 +485,13 @@ def make_metric(
     needed = frozenset((needs,) if isinstance(needs, str) else needs)
     if not needed <= {"positives", "negatives"}:
         raise InvalidValueError(f"needs is any of 'positives' and 'negatives', got {quote(needs)}")
-    settings: dict[str, Any] = {
-        "minimize": minimize,
-        "needs": needed,
-        "whole_matrix": whole_matrix,
-        "user_defined": user_defined,
-    }
+    settings = {"minimize": minimize, "needs": needed, "whole_matrix": whole_matrix, "user_defined": user_defined}
     name = getattr(formula, "__name__", type(formula).__name__)
     if len(inspect.signature(formula).parameters) > 1:
-        return MetricFactory(name, formula, bounds, **settings)
+        return factory(name, formula, bounds, **settings)
     if callable(bounds):
         raise InvalidTypeError(f"{name}: bounds can be a function only of the formula's parameters, and it has none")
-    return Metric(name, formula, bounds=bounds, **settings)
+    return factory.metric_class(name, formula, bounds=bounds, **settings)  # type: ignore[arg-type]
 
 
 def refuse_scikit_learn(function: object) -> None:
@@ -539,7 +535,7 @@ def get_metric(metric: str | Metric | Formula) -> Metric:
         raise InvalidTypeError(registry.ranking_message(metric.name, metric.name))  # type: ignore[attr-defined]
     if not callable(metric):
         raise InvalidTypeError(f"a metric is a Metric, its name or a function of Counts, got {quote(metric)}")
-    entry = make_metric(metric, False, (-math.inf, math.inf), (), False, user_defined=True)
+    entry = make_metric(metric, user_defined=True)
     if isinstance(entry, MetricFactory):
         raise InvalidTypeError(f"{entry!r} takes parameters besides Counts; fix them with a lambda, or use @metric")
     return entry
