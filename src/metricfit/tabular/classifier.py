@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.held_out import HeldOut
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.tabular import inputs, storage
@@ -22,12 +24,9 @@ from metricfit.tabular.calibration_rows import keep_apart
 from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
-from metricfit.tabular.export_layer import ModelExport
 from metricfit.tabular.families.family import Features, Floats
 from metricfit.tabular.held_out_scores import check_training_share
-from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import check_parameters
-from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.row_checks import unchanged_if_it_fails
 from metricfit.tabular.scored_rows import ScoredRows
 from metricfit.tabular.training_rows import prepare_rows
@@ -38,7 +37,7 @@ log = logging.getLogger("metricfit.tabular")
 ROWS_AT_ONCE = 200_000
 
 
-class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MetricClassifier(DecidingClassifier):
     """A classifier for tables that makes the best decisions for the metric it is judged by.
 
     It fits several families of models on the same folds, weights them by what they are worth for the metric, calibrates
@@ -191,6 +190,61 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
                 self._judges, self._pooled_logits = [self.ensemble_], None
             self._decide(self.held_out_, np.zeros(self.held_out_.logits.shape[1]))
         return self
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        X: Any = None,
+        y: Any = None,
+        *,
+        threshold: float | None = None,
+        data: str | None = None,
+        target: str | None = None,
+        groups: Any = None,
+        out_of_fold: bool = False,
+    ) -> Path:
+        """Write an HTML page about the model.
+
+        Without rows the page shows the decisions on the training rows, each by models that did not train on it, and
+        the models with their weights. With ``X`` and ``y`` it shows the decisions on those rows, and the values of the
+        rows that are most wrong.
+
+        Args:
+            path: The file to write. Missing folders are created.
+            X: Rows to judge the model on.
+            y: The labels of these rows.
+            threshold: A threshold in place of the model's, for two classes and with ``X`` and ``y``.
+            data: Name of the table, for the title.
+            target: Name of the predicted column, for the title of a page about the training rows.
+            groups: One group per row of ``X``, for values by group. Without ``X`` they are the groups of ``fit``.
+            out_of_fold: Whether ``X`` and ``y`` are those that were passed to ``fit``. The page is then the one about
+                the training rows, and also shows which columns matter and the rows that are most wrong. Not for models
+                that were loaded.
+
+        Returns:
+            The path of the page.
+
+        Raises:
+            InvalidValueError: If only one of ``X`` and ``y`` is given, or a threshold without rows or for several
+                classes.
+            ModuleNotFoundError: If the extra ``report`` is not installed.
+        """
+        check_is_fitted(self, "decision_")
+        if (X is None) != (y is None):
+            raise InvalidValueError("report needs both X and y, or neither")
+        if groups is not None and (X is None or out_of_fold):
+            raise InvalidValueError("groups= is for other rows than those of fit, together with X and y")
+        if out_of_fold and X is None:
+            raise InvalidValueError("out_of_fold=True needs X and y, those that were passed to fit")
+        if threshold is not None and (X is None or out_of_fold or getattr(self, "threshold_", None) is None):
+            raise InvalidValueError("threshold= is for models of two classes, together with X and y")
+        pages = import_module("metricfit.report.model_page")
+        if X is None or out_of_fold:
+            rows = (X, y) if out_of_fold else None
+            page = pages.write_model_page(self, path, data=data, target=target, rows=rows)
+        else:
+            page = pages.write_evaluation_page(self, X, y, path, threshold=threshold, data=data, groups=groups)
+        return Path(page)
 
     def save(
         self,

@@ -1,15 +1,22 @@
-"""What every estimator of this package does once it has calibrated logits of held-out rows: decide, and decide anew."""
+"""What every estimator of this package does once it has calibrated logits of held-out rows: decide, and decide anew.
+
+Exports and reports call upwards: ``metricfit.export`` and ``metricfit.report`` are above this package in the import
+contract, need packages that training does not, and are loaded when a model is exported or a page is written.
+"""
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
@@ -41,14 +48,18 @@ from metricfit.tabular.row_checks import (
 )
 
 if TYPE_CHECKING:
+    from sklearn.model_selection import FixedThresholdClassifier
     from typing_extensions import Self
+
+    from metricfit.tabular.insight.importance import Importance
+    from metricfit.tabular.insight.worst_rows import WorstRows
 
 
 #: The share of the positive class, or of each class by its label; "estimate" for that of new rows.
 Prevalence = float | Mapping[Any, float] | Literal["estimate"]
 
 
-class DecidingClassifier(ABC):
+class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A classifier that chooses its decision for a metric on held-out rows, and can choose it anew without training.
 
     A subclass has the parameters ``metric``, ``subject_to``, ``decision`` and ``average``. Its ``fit`` sets
@@ -382,6 +393,142 @@ class DecidingClassifier(ABC):
             )
         return -value if metric.minimize else value
 
+    def importance(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        repeats: int = 5,
+        max_rows: int | None = 10_000,
+        max_seconds: float | None = None,
+        out_of_fold: bool = False,
+        random_state: int = 0,
+    ) -> Importance:
+        """Measure how much the metric loses when a column is shuffled (permutation importance).
+
+        The metric is that of the model's decisions. Columns are those of the table as it is passed, not encoded ones.
+        Columns that say the same share their importance: the model can use one when the other is shuffled. With costs
+        from a column, decisions after shuffling it use the shuffled costs, and are judged by the true ones.
+
+        Args:
+            X: Rows with the columns of ``fit`` that the model was not trained on; at least 10, with two classes.
+            y: Their labels.
+            sample_weight: One weight per row.
+            repeats: Number of shuffles per column.
+            max_rows: Maximum number of rows to decide. Of larger tables a sample is drawn by class, in which rare
+                classes keep their rows; it is weighted by the shares of the classes. None decides all rows.
+            max_seconds: No shuffle begins after this time, and the notes say what is missing. None for no limit.
+            out_of_fold: Whether ``X`` and ``y`` are those that were passed to ``fit``. Each row is then decided by the
+                models of the folds that were not trained on it. Not for models that were loaded.
+            random_state: Seed of the sample, the shuffles and the resamples.
+
+        Returns:
+            The importance of each column in units of the metric, with 95 % intervals that cover both the choice of
+            rows and that of shuffles.
+
+        Raises:
+            ValueError: If there are too few rows or one class alone, columns are missing, or labels are unknown.
+            TypeError: If the model decides several labels per row.
+
+        Example:
+            >>> import numpy as np
+            >>> from metricfit import MetricClassifier
+            >>> X = np.random.default_rng(0).normal(size=(200, 2))
+            >>> y = X[:, 1] > 1
+            >>> model = MetricClassifier("f1", models=["linear"], random_state=0).fit(X, y)
+            >>> model.importance(X, y, out_of_fold=True).table["column"].tolist()
+            ['x1', 'x0']
+        """
+        from metricfit.tabular.insight.importance import measure_importance  # the import of a model does not wait
+        from metricfit.tabular.insight.judged_rows import judged_rows
+
+        rows = judged_rows(self, X, y, sample_weight, out_of_fold=out_of_fold)
+        return measure_importance(
+            rows, repeats=repeats, max_rows=max_rows, max_seconds=max_seconds, random_state=random_state
+        )
+
+    def worst(self, X: Any, y: Any, *, n: int = 20, out_of_fold: bool = False) -> WorstRows:
+        """Find the rows that the model gets most wrong.
+
+        These are the rows whose calibrated probability is farthest from the truth; with costs from columns, those that
+        cost most. Among them are often wrong labels, rows of another kind, and what the columns do not say.
+
+        Args:
+            X: Rows with the columns of ``fit`` that the model was not trained on.
+            y: Their labels.
+            n: Number of rows to return, at most.
+            out_of_fold: Whether ``X`` and ``y`` are those that were passed to ``fit``. Each row is then decided by the
+                models of the folds that were not trained on it. Not for models that were loaded.
+
+        Returns:
+            The rows with their values, their truth, the decision and the probability.
+
+        Raises:
+            ValueError: If columns are missing, or labels are unknown.
+            TypeError: If the model decides several labels per row.
+
+        Example:
+            >>> import numpy as np
+            >>> from metricfit import MetricClassifier
+            >>> X = np.random.default_rng(0).normal(size=(200, 2))
+            >>> y = X[:, 1] > 1
+            >>> y[7] = not y[7]  # a wrong label
+            >>> model = MetricClassifier("f1", models=["linear"], random_state=0).fit(X, y)
+            >>> model.worst(X, y, n=1, out_of_fold=True).table.index.tolist()
+            [7]
+        """
+        from metricfit.tabular.insight.judged_rows import judged_rows
+        from metricfit.tabular.insight.worst_rows import find_worst_rows
+
+        return find_worst_rows(judged_rows(self, X, y, out_of_fold=out_of_fold), n)
+
+    def to_sklearn(self, X: Any = None) -> FixedThresholdClassifier:
+        """Return the model as scikit-learn's own parts, fitted, where they suffice.
+
+        A MetricClassifier of two classes whose only family is "linear" or "extra_trees", with numbers and categories,
+        becomes a pipeline in a FixedThresholdClassifier. A TunedDecisionClassifier of two classes with one estimator,
+        by ``cv="prefit"`` or ``ensemble=False``, becomes that estimator in a FixedThresholdClassifier.
+
+        Args:
+            X: Rows to compare labels on, such as the training rows. By default a MetricClassifier makes up rows.
+
+        Returns:
+            The classifier. With "linear" its ``predict_proba`` are the model's probabilities; otherwise they are those
+            of the estimator, without the model's calibration, and the threshold is one of these.
+
+        Raises:
+            ExportError: If scikit-learn has no parts for this model; the message says what to do.
+        """
+        check_is_fitted(self, "decision_")
+        return import_module("metricfit.export.scikit_learn").to_sklearn(self, X)
+
+    def export_onnx(self, path: str | os.PathLike[str], X: Any = None) -> Any:
+        """Write the model as one graph of ONNX, which onnxruntime runs without torch and scikit-learn.
+
+        The graph holds the encoding of the columns, all families, their weights, the calibration and the decision. It
+        has one input ``(rows, 1)`` per column of the training table: numbers as float64 (NaN is missing), categories as
+        strings (the empty string is missing), dates as seconds since 1970 in UTC. A model that was trained on an array
+        has one input ``X``. The outputs are ``label`` and ``probability``, with one column per class.
+
+        Args:
+            path: The file to write. Missing folders are created.
+            X: Rows to compare the graph and the model on, such as the training rows. By default rows are made up, with
+                numbers around the medians, known and unknown categories, and missing values. A TunedDecisionClassifier
+                needs rows, and its estimator must be a linear model, a tree or a forest of scikit-learn or a
+                LGBMClassifier, behind steps that scale or impute numbers.
+
+        Returns:
+            The size, the comparison and the latency; ``print`` shows them.
+
+        Raises:
+            ExportError: If columns, families or the decision cannot be exported, such as free text, or if the graph
+                does not decide as the model does. No file is written.
+            ModuleNotFoundError: If the extra ``onnx`` is not installed.
+        """
+        check_is_fitted(self, "decision_")
+        return import_module("metricfit.export.onnx").export_onnx(self, path, X)
+
     def _logits(self, X: Any) -> Floats:
         """Return calibrated logits for the current class balance."""
         check_is_fitted(self, "decision_")
@@ -441,7 +588,7 @@ class DecidingClassifier(ABC):
                 stacklevel=3,
             )
 
-    def _check_can_certify(self) -> None:  # noqa: B027  # most estimators refuse nothing
+    def _check_can_certify(self) -> None:  # most estimators refuse nothing
         """Refuse a confidence that scores such as those of the held-out rows cannot give."""
 
     def _decides_out_of_fold(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import _num_samples, check_is_fitted
@@ -34,7 +34,6 @@ from metricfit.tabular.estimator_scores import (
     smallest_probability,
     to_logits,
 )
-from metricfit.tabular.export_layer import ModelExport
 from metricfit.tabular.held_out_scores import (
     HeldOutScores,
     ScoresOf,
@@ -44,7 +43,6 @@ from metricfit.tabular.held_out_scores import (
     splits_of,
 )
 from metricfit.tabular.inputs import columns_of_fit
-from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import check_decision_parameters
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.tabular.row_checks import unchanged_if_it_fails
@@ -60,14 +58,7 @@ PREFIT = "prefit"
 AVERAGES = ("macro", "micro", "weighted", "samples")
 
 
-class TunedDecisionClassifier(
-    ModelInsight,
-    ModelExport,
-    DecidingClassifier,
-    MetaEstimatorMixin,  # type: ignore[misc]
-    ClassifierMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
-):
+class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: ignore[misc]
     """Any classifier of scikit-learn, with the decisions that are best for the metric it is judged by.
 
     The classifier is fitted on the folds of ``cv``. Its scores of the rows that each fold holds out are calibrated, and

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,7 +54,6 @@ from metricfit.tabular.compare.verdict import ComparisonRow, advise, standings
 from metricfit.tabular.families.family import Integers, Splits
 from metricfit.tabular.parameters import threads_of
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
-from metricfit.tabular.report_layer import report_module
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Show the verdict, the table with the recommended row marked, and the reasons folded away, in a notebook."""
-        shown: str = report_module("comparison_page").show_comparison(self)
+        shown: str = import_module("metricfit.report.comparison_page").show_comparison(self)
         return shown
 
     def report(self, path: str | os.PathLike[str]) -> Path:
@@ -211,7 +211,7 @@ class Comparison:
         Raises:
             ModuleNotFoundError: If the extra ``report`` is not installed.
         """
-        page: Path = report_module("comparison_page").write_comparison_page(self, path)
+        page: Path = import_module("metricfit.report.comparison_page").write_comparison_page(self, path)
         return page
 
 
