@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.held_out import HeldOut
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidValueError, shorten
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
-from metricfit.tabular import inputs, storage
+from metricfit.tabular import inputs, storage, stored_ensemble
 from metricfit.tabular.calibration_rows import keep_apart
 from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.ensemble import Ensemble, logits_by_fold
@@ -290,8 +290,22 @@ class MetricClassifier(DecidingClassifier):
             ValueError: If the folder is damaged or incomplete, or has types that are not trusted.
         """
         model = cls()
-        storage.load(model, path, trusted, **user_functions)
+        storage.load(model, path, trusted, user_functions)
         return model
+
+    def _write_parts(self, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
+        return stored_ensemble.write_parts(self, arrays, files)
+
+    def _read_parts(self, stored: storage.Stored) -> None:
+        self._restore(stored_ensemble.read_parts(stored, len(self.classes_)))
+
+    def _faults(self) -> list[str]:
+        try:
+            check_parameters(self)
+        except (ValueError, TypeError) as error:
+            return [f"parameters: {shorten(error)}"]
+        stored_ensemble.check_parts(self)
+        return []
 
     def _check_can_certify(self) -> None:
         if self.calibration is None:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from metricfit.tabular.insight.importance import Importance
     from metricfit.tabular.insight.worst_rows import WorstRows
+    from metricfit.tabular.storage import Stored
 
 
 #: The share of the positive class, or of each class by its label; "estimate" for that of new rows.
@@ -594,6 +595,29 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     def _decides_out_of_fold(self) -> bool:
         """Whether the rows to decide on were scored by other models than new rows are."""
         return True
+
+    def _restore(self, attributes: Mapping[str, Any]) -> None:
+        """Take over attributes from a folder."""
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        self._show_decision()
+
+    @property
+    def _fitted_before(self) -> Any:
+        """The estimator that was passed and decides as it is, if there is one; a folder holds it once."""
+        return None
+
+    @abstractmethod
+    def _write_parts(self, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
+        """Return what JSON holds of the estimator beyond its decision; arrays and files are added."""
+
+    @abstractmethod
+    def _read_parts(self, stored: Stored) -> None:
+        """Take over what ``_write_parts`` wrote."""
+
+    @abstractmethod
+    def _faults(self) -> list[str]:
+        """Return what is wrong with an estimator that was loaded."""
 
     def _show_decision(self) -> None:
         """Set the public attributes from the decision."""

@@ -17,8 +17,8 @@ from metricfit.decide.costs import row_costs
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.runs.executor import runs_on_cluster
-from metricfit.tabular.cross_fit import FEW_PARTS, PARTS, judging_parts
-from metricfit.tabular.ensemble import CrossFit, Ensemble, ModelRow, OutOfFold, build_ensemble, cross_fit
+from metricfit.tabular.cross_fit import FEW_PARTS, PARTS, judges_of, judging_parts
+from metricfit.tabular.ensemble import Ensemble, Mixture, ModelRow, OutOfFold, build_ensemble, cross_fit
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, Floats, Integers
 from metricfit.tabular.fit_progress import FitTracker, choose_watcher
@@ -47,7 +47,7 @@ class FittedEnsemble:
         pooled_logits: The same rows as the final ensemble weights and calibrates them, as it does new rows.
         history: One row per member and epoch of the network.
         places: The rows of ``held_out``, and the number of the ensemble in ``judges`` that gives their logits.
-        judges: For each fold the ensemble of its models; if there is one fold, several of its models, for parts of it.
+        judges: The ensembles: for each fold one of its models, and with few folds several, for parts of its rows.
         training_share: The smallest share of the rows that the models of a fold were trained on.
     """
 
@@ -106,8 +106,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     )
     out_of_fold, held_out = collect([result.logits for result in results])
     parts = parts_of(held_out, places.folds)
-    if len(splits) == 1:
-        places = replace(places, folds=parts)
+    numbers, pairs = judges_of(places.folds, parts)
     ensemble, mixture, judges, table = build_ensemble(
         results, left_out, out_of_fold, parts, metric, model.average, requirements
     )
@@ -117,8 +116,8 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         replace(held_out, logits=judges.logits(out_of_fold.logits)),
         mixture(out_of_fold.logits),
         _history(results),
-        places,
-        _ensembles_of_judges(results, judges, places),
+        replace(places, folds=numbers),
+        tuple(_judge(results, judges.mixtures[part], fold) for fold, part in pairs),
         training_share,
     )
 
@@ -130,20 +129,13 @@ MANY_ROWS = 20_000
 def parts_of(held_out: HeldOut, folds: Integers) -> Integers:
     """Return the part of each held-out row that is judged by the weights and calibrations of other parts."""
     takes_long = held_out.logits.shape[1] > 1 or len(held_out.y) > MANY_ROWS
-    together = held_out.with_copies_as_groups().groups if len(np.unique(folds)) == 1 else None
+    together = held_out.with_copies_as_groups().groups
     return judging_parts(folds, held_out.y, together, FEW_PARTS if takes_long else PARTS)
 
 
-def _ensembles_of_judges(
-    results: Sequence[FamilyResult], judges: CrossFit, places: HeldOutPlaces
-) -> tuple[Ensemble, ...]:
-    """Return for each number in ``places.folds`` the ensemble that gives the logits of its rows."""
-    names, ensembles = [result.name for result in results], []
-    for number in range(int(places.folds.max(initial=-1)) + 1):
-        mixture = judges.mixtures[judges.parts[places.folds == number][0]]
-        models = [result.fold_models[min(number, len(result.fold_models) - 1)] for result in results]
-        ensembles.append(mixture.ensemble(names, models))
-    return tuple(ensembles)
+def _judge(results: Sequence[FamilyResult], mixture: Mixture, fold: int) -> Ensemble:
+    """Return the ensemble of a fold's models."""
+    return mixture.ensemble([result.name for result in results], [result.fold_models[fold] for result in results])
 
 
 def families_of(model: MetricClassifier) -> list[Family]:

@@ -1,49 +1,73 @@
-"""A fitted MetricClassifier as a folder, and back.
+"""Fitted estimators as folders, and back: one schema of JSON, arrays and files for all of them.
 
-Loading builds models of classes that are named in this package, and scikit-learn models of types that skops or the user
-trusts (``model_folder``).
+Every estimator has parameters, classes, features, held-out rows and a decision. What it decides with is its own part of
+the schema: ``_write_parts`` returns it, and ``_read_parts`` takes it over. Loading builds models of classes that are
+named in this package, and scikit-learn models of types that skops or the user trusts (``model_folder``). Hashes do not
+tell of a folder that was edited with its manifest, so types, sizes and ranges are checked before anything is built.
 """
 
 from __future__ import annotations
 
-import math
 import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit._files import to_json_value
+from metricfit.decide.class_requirements import model_requirements
+from metricfit.decide.costs import check_costs
+from metricfit.decide.decision import restore_decision as restored_decision
+from metricfit.decide.held_out import HeldOut
+from metricfit.decide.refer import check_refer_label
+from metricfit.decide.shift import Drift, PriorShift
+from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
-from metricfit.tabular.description_checks import check_description
-from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.ensemble import ModelRow
-from metricfit.tabular.families.family import Expected, Features
-from metricfit.tabular.families.skops_files import trusted_types
+from metricfit.metrics.metric_parameters import LARGEST_PARAMETER
+from metricfit.tabular.families.family import MissingArgumentError
+from metricfit.tabular.families.network import Network
+from metricfit.tabular.families.skops_files import model_from_bytes, model_to_bytes, trusted_types
 from metricfit.tabular.model_card import model_card
 from metricfit.tabular.model_folder import read_folder, write_folder
-from metricfit.tabular.storage_checks import check_consistent
-from metricfit.tabular.stored_decision import (
-    decision_arrays,
-    describe_decision,
-    plain_label,
-    read_metric,
-    restore_decision,
-    write_parameters,
-)
-from metricfit.tabular.stored_ensemble import check_logits, read_ensemble, write_ensemble
-from metricfit.tabular.stored_parameters import read_parameter, write_parameter
 
 if TYPE_CHECKING:
-    from metricfit.tabular.classifier import MetricClassifier
+    from metricfit.tabular.deciding import DecidingClassifier
 
-#: Parameters that may hold models, networks or splitters.
-OBJECTS = ("models", "cv")
+Arrays = dict[str, NDArray[Any]]
+
+#: Before the name of a column of costs, and before what was estimated from new rows, in the names of arrays.
+COLUMN, SHIFT = "held_out.column.", "prior_shift."
+#: Parameters that may hold models, networks or splitters, in files.
+OBJECTS = ("models", "cv", "estimator")
+#: In place of the parameter ``estimator``, if it is the fitted estimator itself.
+SAME = "fitted"
+#: Parts of every model in model.json.
+SECTIONS: dict[str, type] = {"parameters": dict, "classes": dict, "features": dict, "decision": dict}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a folder holds, and what its reader allows.
+
+    Attributes:
+        description: What model.json holds.
+        arrays: The arrays, by name.
+        files: All files, by name.
+        trusted: Names of types that the user trusts.
+        user_functions: The user's own ``metric`` or ``network``, which is not in the folder.
+    """
+
+    description: dict[str, Any]
+    arrays: Arrays
+    files: dict[str, bytes]
+    trusted: tuple[str, ...]
+    user_functions: Mapping[str, Any]
 
 
 def save(
-    model: MetricClassifier,
+    model: DecidingClassifier,
     path: str | os.PathLike[str],
     trusted: Any = None,
     *,
@@ -55,7 +79,7 @@ def save(
     Args:
         model: The fitted model.
         path: The folder.
-        trusted: Names of types of the user's own models, beside those that skops trusts.
+        trusted: Names of types of the user's own models, in addition to those that skops trusts.
         data: Name of the table, for the model card.
         target: Name of the predicted column, for the model card.
 
@@ -63,19 +87,22 @@ def save(
         UntrustedTypeError: A model of the user has other types.
         InvalidTypeError: A model, a splitter or a label cannot be saved.
     """
-    arrays, files = _arrays(model), dict[str, bytes]()
-    description = _description(model, arrays, files)
+    arrays, files = _decision_arrays(model), dict[str, bytes]()
+    parts = model._write_parts(arrays, files)
+    description = {"parameters": _write_parameters(model, files), **parts, **_describe_decision(model)}
     card = model_card(model, data=data, target=target)
     write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted), card)
 
 
-def load(model: MetricClassifier, path: str | os.PathLike[str], trusted: Any = None, **user_functions: Any) -> None:
+def load(
+    model: DecidingClassifier, path: str | os.PathLike[str], trusted: Any, user_functions: Mapping[str, Any]
+) -> None:
     """Fill an estimator from a folder.
 
     Args:
         model: The estimator, with its default parameters.
-        path: The folder that `save` wrote.
-        trusted: Names of types of the user's own models, beside those that skops trusts.
+        path: The folder that ``save`` wrote.
+        trusted: Names of types of the user's own models, in addition to those that skops trusts.
         user_functions: The user's own ``metric`` or ``network``, which is not in the folder.
 
     Raises:
@@ -87,67 +114,373 @@ def load(model: MetricClassifier, path: str | os.PathLike[str], trusted: Any = N
     if "metric" in user_functions:
         get_metric(user_functions["metric"])  # a mistake in the argument is not the folder's fault
 
-    def restore(description: Any, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> None:
-        _restore(model, description, arrays, files, names, user_functions)
+    def restore(description: Any, arrays: Arrays, files: dict[str, bytes]) -> None:
+        known = model.get_params(deep=False)
+        check_description(description, known)
+        stored = Stored(description, arrays, files, names, user_functions)
+        for name, value in _read_parameters(stored, known).items():  # set_params would look into the estimator
+            setattr(model, name, value)
+        model._restore(_read_decision(stored, model.cv))
+        model._read_parts(stored)
+        faults = decision_faults(model) or model._faults()
+        if faults:
+            raise ModelFileError("; ".join(faults))
 
     read_folder(path, type(model).__name__, names, restore)
 
 
-def _description(model: MetricClassifier, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
-    """Return what JSON holds; arrays and files of the ensemble are added to the dictionaries."""
-    parameters = write_parameters(model)
-    for name in OBJECTS:
-        parameters[name] = write_parameter(name, parameters[name], files)
-    if isinstance(model.class_weight, dict):
-        parameters["class_weight"] = [[plain_label(key), float(value)] for key, value in model.class_weight.items()]
+def _write_parameters(model: Any, files: dict[str, bytes]) -> dict[str, Any]:
+    """Return the parameters of an estimator as JSON can hold them; objects of scikit-learn are added to the files."""
+    parameters: dict[str, Any] = model.get_params(deep=False)
+    metric, state = get_metric(model.metric), model.random_state
+    parameters["metric"] = {"name": metric.name, "own": not metric.found_by_name}
+    if model.subject_to is not None:
+        several = [model.subject_to] if not isinstance(model.subject_to, (list, tuple)) else model.subject_to
+        parameters["subject_to"] = [str(requirement) for requirement in several]
+    parameters["pos_label"] = plain_label(model.pos_label)
+    parameters["random_state"] = int(state) if isinstance(state, (int, np.integer)) else None
+    for name, value in parameters.items():
+        if name in OBJECTS:
+            is_same = value is not None and value is model._fitted_before
+            parameters[name] = SAME if is_same else write_parameter(name, value, files)
+        elif isinstance(value, np.generic):
+            parameters[name] = value.item()
+    if isinstance(parameters.get("class_weight"), dict):
+        weights = parameters["class_weight"].items()
+        parameters["class_weight"] = [[plain_label(key), float(value)] for key, value in weights]
+    return parameters
+
+
+def _read_parameters(stored: Stored, known: Iterable[str]) -> dict[str, Any]:
+    """Return the parameters that ``_write_parameters`` wrote."""
+    parameters = dict(stored.description["parameters"])
+    metric = parameters["metric"]
+    if metric["own"] and "metric" not in stored.user_functions:
+        raise MissingArgumentError(
+            f"the metric {quote(metric['name'])} was the user's own function: load(path, metric=...)"
+        )
+    parameters["metric"] = stored.user_functions.get("metric", metric["name"])
+    for name in set(OBJECTS) & set(known):
+        parameters[name] = read_parameter(parameters.get(name), stored)
+    if isinstance(parameters.get("class_weight"), list):
+        parameters["class_weight"] = dict(parameters["class_weight"])
+    return parameters
+
+
+PLAIN = (str, int, float, bool, type(None))
+
+
+def write_parameter(name: str, value: Any, files: dict[str, bytes]) -> Any:
+    """Return a parameter as JSON can hold it.
+
+    Args:
+        name: Its name, for the names of files.
+        value: Text, a number, None, a Network, an object of scikit-learn, or a list or tuple of these.
+        files: Objects of scikit-learn are added here.
+
+    Raises:
+        InvalidTypeError: There is an object that cannot be saved.
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, PLAIN):
+        return value
+    if isinstance(value, (list, tuple)):
+        entries = [write_parameter(f"{name}-{place}", entry, files) for place, entry in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": entries}
+    if isinstance(value, Network):
+        settings = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {"network": settings | {"kind": None if callable(value.kind) else value.kind}}
+    file = f"parameter-{name}.skops"
+    files[file] = model_to_bytes(value)
+    return {"file": file}
+
+
+def read_parameter(value: Any, stored: Stored) -> Any:
+    """Return the parameter that ``write_parameter`` wrote.
+
+    Args:
+        value: What it returned.
+        stored: What the folder holds.
+
+    Raises:
+        ModelFileError: The value is none that is written.
+        MissingArgumentError: The user's function is needed.
+    """
+    if isinstance(value, PLAIN):
+        return value
+    if not isinstance(value, dict) or len(value) != 1:
+        raise ModelFileError(f"parameters: {quote(value)} is no parameter")
+    ((kind, content),) = value.items()
+    if kind in ("list", "tuple") and isinstance(content, list):
+        entries = [read_parameter(entry, stored) for entry in content]
+        return tuple(entries) if kind == "tuple" else entries
+    if kind == "network" and isinstance(content, dict):
+        if content.get("kind") is None:
+            if "network" not in stored.user_functions:
+                raise MissingArgumentError("the network was the user's own function: load(path, network=...)")
+            content = content | {"kind": stored.user_functions["network"]}
+        return Network(**content)
+    if kind == "file" and isinstance(content, str) and content in stored.files:
+        return model_from_bytes(stored.files[content], stored.trusted)
+    raise ModelFileError(f"parameters: {quote(value)} is no parameter")
+
+
+def _describe_decision(model: Any) -> dict[str, Any]:
+    """Return the classes, the features and the decision of a fitted estimator, as JSON holds them."""
+    number, names = getattr(model, "n_features_in_", None), getattr(model, "feature_names_in_", None)
+    estimate = model.prior_shift_
     return {
-        "parameters": parameters,
-        "ensemble": write_ensemble(model.ensemble_, arrays, files),
-        "models": [to_json_value(vars(row)) for row in model.models_],
-        "table": model.encoder_.state(),
-        "history": to_json_value(model.history_),
-        **describe_decision(model),
+        "classes": {
+            "dtype": model.classes_.dtype.str,
+            "labels": [plain_label(label) for label in model.classes_.tolist()],
+        },
+        "features": {
+            "number": None if number is None else int(number),
+            "names": None if names is None else list(names),
+        },
+        "decision": model.decision_.state(),
+        "refer_label": plain_label(model.refer_label_),
+        "seed": model._seed,
+        "training_share": model._training_share,
+        "prior_shift": None if estimate is None else {"rows": estimate.rows, "drift": vars(estimate.drift)},
     }
 
 
-def _arrays(model: MetricClassifier) -> dict[str, NDArray[Any]]:
-    arrays = {f"table.{name}": np.asarray(array) for name, array in model.encoder_.arrays().items()}
-    return arrays | decision_arrays(model)
+def _decision_arrays(model: Any) -> dict[str, NDArray[Any]]:
+    """Return the held-out rows and the arrays of the decision of a fitted estimator."""
+    held_out = model.held_out_
+    arrays = {"shift": model.shift_, "order": model._order}
+    arrays |= {"held_out.logits": held_out.logits, "held_out.y": held_out.y, "held_out.shares": held_out.shares}
+    if model._pooled_logits is not None:
+        arrays["held_out.pooled"] = model._pooled_logits
+    if held_out.weight is not None:
+        arrays["held_out.weight"] = held_out.weight
+    if held_out.groups is not None:
+        arrays["held_out.groups"] = np.unique(held_out.groups, return_inverse=True)[1]
+    arrays |= {COLUMN + name: np.asarray(values) for name, values in held_out.columns.items()}
+    if model.prior_shift_ is not None:
+        arrays |= {SHIFT + name: getattr(model.prior_shift_, name) for name in ("shares", "intervals")}
+    return arrays
 
 
-def _restore(
-    model: MetricClassifier,
-    description: dict[str, Any],
-    arrays: dict[str, NDArray[Any]],
-    files: dict[str, bytes],
-    trusted: tuple[str, ...],
-    user_functions: dict[str, Any],
-) -> None:
-    check_description(description, model.get_params(deep=False))
-    network = user_functions.get("network")
-    parameters = description["parameters"]
-    parameters["metric"] = read_metric(parameters["metric"], user_functions)
-    for name in OBJECTS:
-        parameters[name] = read_parameter(parameters.get(name), files, trusted=trusted, network=network)
-    if isinstance(parameters["class_weight"], list):
-        parameters["class_weight"] = dict(parameters["class_weight"])
-    model.set_params(**parameters)
-    restore_decision(model, description, arrays)
-    tables = {name.removeprefix("table."): each for name, each in arrays.items() if name.startswith("table.")}
-    model.encoder_ = TableEncoder.restored(description["table"], tables)
-    expected = Expected(model.encoder_.scaling.width, len(model.classes_), trusted, network)
-    model.ensemble_ = read_ensemble(description["ensemble"], arrays, files, expected)
-    model.models_ = [ModelRow(**row) for row in description["models"]]
-    model.history_ = [
-        {name: math.nan if value is None else value for name, value in row.items()} for row in description["history"]
+def _read_decision(stored: Stored, cv: Any) -> dict[str, Any]:
+    """Return the attributes that every fitted estimator has: classes, features, held-out rows and the decision."""
+    description, arrays = stored.description, stored.arrays
+    labels, features, folds = description["classes"]["labels"], description["features"], cv
+    classes = np.array(labels, dtype=label_type(description["classes"]["dtype"], labels))
+    held_out = HeldOut(
+        arrays["held_out.logits"],
+        arrays["held_out.y"],
+        arrays.get("held_out.weight"),
+        arrays.get("held_out.groups"),
+        arrays["held_out.shares"],
+        {name.removeprefix(COLUMN): values for name, values in arrays.items() if name.startswith(COLUMN)},
+    )
+    two_classes = len(classes) == 2 and held_out.y.ndim == 1
+    share = description.get("training_share", 1 - 1 / folds if isinstance(folds, int) and folds > 1 else 1.0)
+    check_positive_number("training_share", share)
+    try:
+        decision = restored_decision(description["decision"])
+    except ValueError as error:
+        raise ModelFileError(f"model.json: {shorten(error)}") from error
+    if decision.referral is not None:
+        check_refer_label(description.get("refer_label"), classes)
+    attributes = {
+        "classes_": classes,
+        "_order": arrays["order"],
+        "_seed": int(description["seed"]),
+        "held_out_": held_out,
+        "_pooled_logits": arrays.get("held_out.pooled"),
+        "pos_label_": classes.tolist()[arrays["order"][1]] if two_classes else None,
+        "shift_": arrays["shift"],
+        "prior_shift_": read_shift(description.get("prior_shift"), arrays, len(classes)),
+        "_training_share": float(share),
+        "decision_": decision,
+        "refer_label_": description.get("refer_label"),
+    }
+    if features["number"] is not None:
+        attributes["n_features_in_"] = int(features["number"])
+    if features["names"] is not None:
+        attributes["feature_names_in_"] = np.array(features["names"], dtype=object)
+    return attributes
+
+
+def read_shift(description: Any, arrays: Mapping[str, NDArray[Any]], classes: int) -> PriorShift | None:
+    """Return what was estimated from new rows without labels, their class balance and drift; None if nothing was.
+
+    Raises:
+        ModelFileError: The folder does not hold such an estimate.
+    """
+    if description is None:
+        return None
+    drift = description.get("drift") if isinstance(description, Mapping) else None
+    if not isinstance(drift, Mapping) or not isinstance(drift.get("found"), bool):
+        raise ModelFileError(f"model.json: prior_shift must describe drift, got {quote(description)}")
+    check_whole_number("prior_shift.rows", description.get("rows"), 1)
+    for name in ("p_value", "distance"):
+        check_finite_number(f"prior_shift.drift.{name}", drift.get(name))
+    shares, intervals = arrays.get(SHIFT + "shares"), arrays.get(SHIFT + "intervals")
+    if shares is None or intervals is None or shares.shape != (classes,) or intervals.shape != (classes, 2):
+        raise ModelFileError(f"prior_shift: there must be one share and one interval for each of {classes} classes")
+    return PriorShift(
+        np.asarray(shares, np.float64),
+        np.asarray(intervals, np.float64),
+        Drift(drift["p_value"], drift["distance"], drift["found"]),
+        description["rows"],
+    )
+
+
+def plain_label(label: Any) -> Any:
+    """Return a label as JSON has it.
+
+    Raises:
+        InvalidTypeError: It is neither text nor a number.
+    """
+    value = label.item() if isinstance(label, np.generic) else label
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    raise InvalidTypeError(f"labels of type {type(value).__name__} cannot be saved; train on text or numbers")
+
+
+def check_description(description: Any, known_parameters: Iterable[str]) -> None:
+    """Refuse a description of an estimator whose parts are missing, of a wrong type or out of range.
+
+    Args:
+        description: What model.json holds.
+        known_parameters: Names of the estimator's parameters.
+
+    Raises:
+        ModelFileError: Something is wrong; the message names the part.
+    """
+    check_sections(description, SECTIONS)
+    unknown = sorted(set(description["parameters"]) - set(known_parameters))
+    if unknown:
+        raise ModelFileError(
+            f"model.json: parameters that this version does not have: {', '.join(map(quote, unknown[:3]))}"
+        )
+    check_whole_number("seed", description.get("seed"), 0)
+    if description["features"].get("number") is not None:
+        check_whole_number("features.number", description["features"]["number"], 1)
+    metric = description["parameters"].get("metric")
+    if (
+        not isinstance(metric, dict)
+        or not isinstance(metric.get("name"), str)
+        or not isinstance(metric.get("own"), bool)
+    ):
+        raise ModelFileError(
+            f"model.json: parameters.metric must have a name (text) and own (true or false), got {quote(metric)}"
+        )
+    labels, names = description["classes"].get("labels"), description["features"].get("names")
+    if not isinstance(labels, list) or not all(isinstance(label, (str, int, float)) for label in labels):
+        raise ModelFileError(f"model.json: classes.labels must be a list of text or numbers, got {quote(labels)}")
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ModelFileError(f"model.json: features.names must be a list of text, got {quote(names)}")
+
+
+def check_sections(description: Any, sections: Mapping[str, type]) -> None:
+    """Refuse a description that lacks parts, or has them of another type.
+
+    Raises:
+        ModelFileError: It does.
+    """
+    if not isinstance(description, dict):
+        raise ModelFileError(f"model.json holds {quote(description)} in place of an object")
+    for name, kind in sections.items():
+        if not isinstance(description.get(name), kind):
+            raise ModelFileError(f"model.json: {name} is missing or of a wrong type: {quote(description.get(name))}")
+
+
+def label_type(name: Any, labels: list[Any]) -> np.dtype[Any]:
+    """Return the array type of the labels, if it is one that fits them.
+
+    Raises:
+        ModelFileError: The type is none that a model is saved with, or is wider than its labels.
+    """
+    try:
+        dtype = np.dtype(str(name))
+    except (TypeError, ValueError, SyntaxError):  # numpy parses the text
+        raise ModelFileError(f"model.json: classes.dtype must be the name of a type, got {quote(name)}") from None
+    if dtype.kind not in "biufUO" or dtype.shape:
+        raise ModelFileError(f"model.json: labels of type {quote(name)} are none that a model is saved with")
+    widest = max((len(label) for label in labels if isinstance(label, str)), default=0)
+    if dtype.kind == "U" and dtype.itemsize > 4 * max(1, widest):
+        raise ModelFileError(f"model.json: classes.dtype is {quote(name)}, the longest label has {widest} characters")
+    return dtype
+
+
+def check_whole_number(name: str, value: Any, least: int) -> None:
+    """Refuse anything but a whole number from ``least`` on.
+
+    Raises:
+        ModelFileError: It is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+        raise ModelFileError(f"model.json: {name} must be a whole number from {least} on, got {quote(value)}")
+
+
+def check_finite_number(name: str, value: Any) -> None:
+    """Refuse anything but a finite number.
+
+    Raises:
+        ModelFileError: It is something else.
+    """
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not abs(value) <= sys.float_info.max:
+        raise ModelFileError(f"model.json: {name} must be a finite number, got {quote(value)}")
+
+
+def check_positive_number(name: str, value: Any) -> None:
+    """Refuse anything but a finite number above 0.
+
+    Raises:
+        ModelFileError: It is something else.
+    """
+    check_finite_number(name, value)
+    if not value > 0:
+        raise ModelFileError(f"model.json: {name} must be above 0, got {quote(value)}")
+
+
+def decision_faults(model: Any) -> list[str]:
+    """Return what is wrong with the classes, the held-out rows and the decision of a restored estimator."""
+    held_out, decision = model.held_out_, model.decision_
+    columns, pooled = held_out.columns, model._pooled_rows().logits
+    classes, has_labels, rows = len(model.classes_), held_out.y.ndim == 2, len(held_out.y)
+    outputs = 1 if classes == 2 and not has_labels else classes
+    places, most = sorted(model._order.tolist()), 2 if has_labels else classes
+    found = [
+        ("classes", classes < 2, f"{classes} of at least 2"),
+        ("classes", len(np.unique(model.classes_)) != classes, "a label stands there twice"),
+        ("classes", places != list(range(classes)), f"their order is of {len(places)}, there are {classes}"),
+        ("features", _names_differ(model), "their names are more or fewer than their number"),
+        ("class balance", len(model.shift_) != outputs, "another number of shifts than of outputs"),
+        ("held-out rows", tuple(held_out.logits.shape) != (rows, outputs), "logits and labels of other shapes"),
+        (
+            "held-out rows",
+            has_labels and held_out.y.shape != held_out.logits.shape,
+            "logits and labels of other shapes",
+        ),
+        ("held-out rows", pooled.shape != held_out.logits.shape, "pooled logits of another shape"),
+        ("held-out rows", len(held_out.shares) != classes, "another number of shares than of classes"),
+        ("held-out rows", not bool(((held_out.y >= 0) & (held_out.y < most)).all()), "labels of other classes"),
     ]
-    check_consistent(model)
-    model._show_decision()
-    _predict_one_row(model, expected)
+    task = "multilabel" if has_labels else "binary" if outputs == 1 else "multiclass"
+    of = f"it is {decision.task}, for {decision.outputs} logits per row, and the rows are {task}, with {outputs}"
+    found.append(("decision", (decision.task, decision.outputs) != (task, outputs), of))
+    found.append(("decision", decision.of_row_costs != bool(columns), "costs of rows need columns"))
+    for name, values in columns.items():
+        wrong = values.shape != (rows,) or not bool(((values >= 0) & (values <= LARGEST_PARAMETER)).all())
+        found.append(("held-out rows", wrong, f"the column {name} does not hold one cost per row"))
+    faults = [f"{part}: {reason}" for part, wrong, reason in found if wrong]
+    if faults:  # requirements are on classes, which must be right first
+        return faults
+    try:
+        requirements = model_requirements(model)
+        check_costs(get_metric(model.metric), columns, 0 if has_labels else classes, requirements)
+    except (ValueError, TypeError) as error:
+        faults.append(f"parameters: {shorten(error)}")
+    return faults
 
 
-def _predict_one_row(model: MetricClassifier, expected: Expected) -> None:
-    """Use the model on a row without entries, which fails where its parts do not fit together."""
-    row = np.full((1, model.n_features_in_), np.nan, dtype=float if model.encoder_.columns is None else object)
-    table = pd.DataFrame(row, columns=getattr(model, "feature_names_in_", None))
-    check_logits(model.ensemble_, Features(model.encoder_.transform(table)), expected)
+def _names_differ(model: Any) -> bool:
+    names = getattr(model, "feature_names_in_", None)
+    return names is not None and len(names) != getattr(model, "n_features_in_", None)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,11 @@ from metricfit.decide.calibration import Calibration, fit_calibration, fit_label
 from metricfit.decide.costs import cost_columns
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out, collect_label_rows
 from metricfit.decide.rules import Rule, check_rule
-from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
 from metricfit.metrics.class_order import check_has_order, declared_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.tabular.cross_fit import judging_parts, rows_that_choose
+from metricfit.tabular.cross_fit import judges_of, judging_parts, rows_that_choose
 from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.estimator_scores import (
     check_has_scores,
@@ -54,7 +54,12 @@ from metricfit.tabular.tuned_rows import (
     routed_parameters,
 )
 
+if TYPE_CHECKING:
+    from metricfit.tabular.storage import Stored
+
 PREFIT = "prefit"
+#: Files of the fitted estimator and of the estimators of folds.
+FITTED, FOLD = "estimator.skops", "fold-{}.skops"
 AVERAGES = ("macro", "micro", "weighted", "samples")
 
 
@@ -133,6 +138,8 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         >>> model.rethreshold(metric="precision", subject_to="recall >= 0.9").requirements_met_
         True
     """
+
+    calibration_: Calibration
 
     def __init__(
         self,
@@ -219,9 +226,9 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             ValueError: If the estimator has types that are not trusted.
         """
         check_is_fitted(self, "decision_")
-        from metricfit.tabular import tuned_storage  # loads the families
+        from metricfit.tabular import storage  # loads the families
 
-        tuned_storage.save(self, path, trusted)
+        storage.save(self, path, trusted)
 
     @classmethod
     def load(
@@ -242,11 +249,67 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         Raises:
             ValueError: If the folder is damaged or incomplete, or has types that are not trusted.
         """
-        from metricfit.tabular import tuned_storage  # loads the families
+        from metricfit.tabular import storage  # loads the families
 
         model = cls(None)
-        tuned_storage.load(model, path, trusted, user_functions)
+        storage.load(model, path, trusted, user_functions)
         return model
+
+    @property
+    def _fitted_before(self) -> Any:
+        return self._one_estimator
+
+    def _write_parts(self, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
+        from metricfit.tabular.families.skops_files import model_to_bytes  # loads the families
+
+        files |= {FOLD.format(fold): model_to_bytes(each) for fold, each in enumerate(self.estimators_)}
+        if self._one_estimator is not None:
+            files[FITTED] = model_to_bytes(self._one_estimator)
+        arrays["calibration.temperature"] = np.asarray(self.calibration_.temperature, np.float64).reshape(-1)
+        arrays["calibration.bias"] = self.calibration_.bias
+        return {
+            "smallest_probability": self.smallest_probability_,
+            "folds": len(self.estimators_),
+            "mean_of_folds": self._one_estimator is None,
+        }
+
+    def _read_parts(self, stored: Stored) -> None:
+        from metricfit.tabular.families.skops_files import model_from_bytes  # loads the families
+        from metricfit.tabular.storage import SAME, check_positive_number
+
+        description, files = stored.description, stored.files
+        check_positive_number("smallest_probability", description.get("smallest_probability"))
+        folds, mean_of_folds = description.get("folds"), description.get("mean_of_folds")
+        if not isinstance(mean_of_folds, bool):
+            raise ModelFileError(f"mean_of_folds must be true or false, not {quote(mean_of_folds)}")
+        if type(folds) is not int or not int(mean_of_folds) <= folds <= len(files):
+            raise ModelFileError(f"folds: {quote(folds)} is no number of estimators in this folder")
+
+        def read(name: str) -> Any:
+            if name not in files:
+                raise ModelFileError(f"{name} is missing")
+            return model_from_bytes(files[name], stored.trusted)
+
+        self.estimators_ = [read(FOLD.format(fold)) for fold in range(folds)]
+        self._one_estimator = None if mean_of_folds else read(FITTED)
+        if isinstance(self.estimator, str) and self.estimator == SAME:
+            self.estimator = self._one_estimator
+        self.smallest_probability_ = float(description["smallest_probability"])
+        self.calibration_ = _read_calibration(stored.arrays, self.held_out_)
+
+    def _faults(self) -> list[str]:
+        estimators = [*self.estimators_, *self._deciding_estimators]
+        try:
+            for estimator in (self.estimator, *estimators):
+                check_has_scores(estimator)
+            self._check_parameters()
+        except (ValueError, TypeError) as error:
+            return [f"parameters: {shorten(error)}"]
+        for estimator in estimators if self.held_out_.y.ndim == 1 else []:
+            known = np.asarray(getattr(estimator, "classes_", []))
+            if known.ndim != 1 or not len(known) or not np.isin(known, self.classes_).all():
+                return [f"estimator: a {type(estimator).__name__} that knows no class of this model"]
+        return []
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return which metadata ``fit`` takes, and which it passes on to the estimator.
@@ -327,23 +390,20 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             group = np.arange(len(rows.target))  # scores of one row are not independent
         groups = None if group is None else group[place]
         fit = fit_label_calibration if labels else fit_calibration
-        self.calibration_: Calibration = fit(logits, y, weight)
+        self.calibration_ = fit(logits, y, weight)
         calibrated, self._pooled_logits = self.calibration_(logits), None
         self._places = HeldOutPlaces(rows.numbers[place], held_out.folds, rows.total)
         self._scorers = [(model, self.calibration_) for model in held_out.models or (self._one_estimator,)]
         if self._decides_out_of_fold() and check_rule(self.decision) == "plugin":
             calibrated, self._pooled_logits = calibrated.copy(), calibrated
-            single = len(held_out.models) == 1
             parts = judging_parts(held_out.folds, np.zeros(len(y), dtype=np.int64) if labels else y, groups)
             chosen_on = rows_that_choose(parts, y, place if held_out.repeated else None)
             calibrations = [fit(logits[mask], y[mask], None if weight is None else weight[mask]) for mask in chosen_on]
             for part, calibration in enumerate(calibrations):
                 calibrated[parts == part] = calibration(logits[parts == part])
-            judges = parts if single else held_out.folds
-            self._places = replace(self._places, folds=judges)
-            of_judge = [int(parts[judges == number][0]) for number in range(int(judges.max()) + 1)]
-            models = held_out.models * len(of_judge) if single else held_out.models
-            self._scorers = [(model, calibrations[part]) for model, part in zip(models, of_judge, strict=True)]
+            numbers, pairs = judges_of(held_out.folds, parts)
+            self._places = replace(self._places, folds=numbers)
+            self._scorers = [(held_out.models[fold], calibrations[part]) for fold, part in pairs]
         if labels:
             self.held_out_ = collect_label_rows(calibrated, y, weight, groups)
         else:
@@ -376,3 +436,13 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         tags.input_tags, of_classifier = of_estimator.input_tags, of_estimator.classifier_tags
         tags.classifier_tags.multi_label = bool(of_classifier is not None and of_classifier.multi_label)
         return tags
+
+
+def _read_calibration(arrays: Mapping[str, NDArray[Any]], held_out: HeldOut) -> Calibration:
+    """Return the stored calibration, if it fits the held-out rows."""
+    outputs, has_labels = held_out.logits.shape[1], held_out.y.ndim == 2
+    temperature, bias = arrays["calibration.temperature"], arrays["calibration.bias"]
+    fits = temperature.shape == (outputs if has_labels else 1,) and bias.shape == (outputs,)
+    if not fits or not ((temperature > 0).all() and np.isfinite(temperature).all() and np.isfinite(bias).all()):
+        raise ModelFileError(f"calibration: there must be finite numbers for {outputs} outputs")
+    return Calibration(temperature if has_labels else float(temperature[0]), bias)
