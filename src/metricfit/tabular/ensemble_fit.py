@@ -17,7 +17,7 @@ from metricfit.decide.costs import row_costs
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.runs.executor import runs_on_cluster
-from metricfit.tabular.cross_fit import FEW_PARTS, PARTS, judges_of, judging_parts
+from metricfit.tabular.cross_fit import FEW_PARTS, FEWEST_FOLDS, PARTS, judges_of, judging_parts
 from metricfit.tabular.ensemble import Ensemble, Mixture, ModelRow, OutOfFold, build_ensemble, cross_fit
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, Floats, Integers
@@ -129,7 +129,7 @@ MANY_ROWS = 20_000
 def parts_of(held_out: HeldOut, folds: Integers) -> Integers:
     """Return the part of each held-out row that is judged by the weights and calibrations of other parts."""
     takes_long = held_out.logits.shape[1] > 1 or len(held_out.y) > MANY_ROWS
-    together = held_out.with_copies_as_groups().groups
+    together = held_out.with_copies_as_groups().groups if len(np.unique(folds)) < FEWEST_FOLDS else None
     return judging_parts(folds, held_out.y, together, FEW_PARTS if takes_long else PARTS)
 
 
