@@ -158,27 +158,25 @@ class LoaderCheck:
             self.judge.observe(batch.y, _ignored_label(self.stages))
         return batch
 
-    def end_epoch(self, device: torch.device) -> None:
+    def end_epoch(self, device: torch.device, both_classes: bool) -> None:
         """Judge the labels of the whole first epoch, of all ranks; every rank must call this.
 
+        Args:
+            device: The device of this rank.
+            both_classes: Whether to refuse labels of one class only, from which nothing can be learned.
+
         Raises:
-            InvalidValueError: The labels can be read in two ways.
+            InvalidValueError: The labels can be read in two ways, or are of one class.
         """
         self.judge.add_other_ranks(device)
         self.judge.conclude(f"training labels ({self.judge.rows} rows, all of the first epoch)")
-
-    def refuse_one_class(self, device: torch.device) -> None:
-        """Refuse labels of one class only, after the first epoch; every rank must call this.
-
-        Raises:
-            InvalidValueError: There is nothing to learn.
-        """
-        assert self.logits is not None
-        ends = torch.full((2,), -torch.inf, dtype=torch.float64) if self.range is None else self.range
-        low, high = gather_over_ranks(ends.to(device).unsqueeze(0)).amax(0).tolist()
-        one_column = _columns(self.logits) == 1
-        if (one_column and (-low > 0.5) == (high > 0.5)) or (self.exclusive and -low == high):
-            raise InvalidValueError(f"all training labels are {high:g}: there is nothing to learn")
+        if both_classes:
+            assert self.logits is not None
+            ends = torch.full((2,), -torch.inf, dtype=torch.float64) if self.range is None else self.range
+            low, high = gather_over_ranks(ends.to(device).unsqueeze(0)).amax(0).tolist()
+            one_column = _columns(self.logits) == 1
+            if (one_column and (-low > 0.5) == (high > 0.5)) or (self.exclusive and -low == high):
+                raise InvalidValueError(f"all training labels are {high:g}: there is nothing to learn")
 
 
 def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, name: str = "validation") -> None:

@@ -83,17 +83,6 @@ class Averaging:
         if self.classes is not None and hasattr(self.classes, "tolist"):
             object.__setattr__(self, "classes", self.classes.tolist())
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether nothing but the average over all classes is set."""
-        return self.classes is None and self.zero_division is None and not self.per_image
-
-    @property
-    def text(self) -> str:
-        """What is set, as a part of a monitor's name."""
-        of_classes = "" if self.classes is None else f" of classes {', '.join(map(str, self.classes))}"
-        return of_classes + " per image" * self.per_image
-
     def check(self, metric: Metric) -> None:
         """Refuse settings that do not go with a metric.
 
@@ -123,13 +112,13 @@ class Averaging:
         Raises:
             InvalidValueError: One is set.
         """
-        if self.is_plain:
-            return
         settings = {"classes": self.classes, "zero_division": self.zero_division, "per_image": self.per_image or None}
         names = [f"{name}=" for name, value in settings.items() if value is not None]
-        raise InvalidValueError(
-            f"{' and '.join(names)}: only for metrics of decisions at a fixed threshold, not with {what}; leave it out"
-        )
+        if names:
+            raise InvalidValueError(
+                f"{' and '.join(names)}: only for metrics of decisions at a fixed threshold, not with {what}; leave it "
+                "out"
+            )
 
     def values(self, metric: Metric, counts: Counts) -> Tensor:
         """Return the value of counts ``(c,)``, or those of images ``(images, c)``, NaN for images that are left out."""
@@ -326,9 +315,9 @@ class Monitor:
         if self._metric is None:
             return str(self.metric)
         best = "best " if self.threshold == "best" else ""
-        return f"{best}{self._metric.name}{self.averaging.text}" + "".join(
-            f", {requirement}" for requirement in self.requirements
-        )
+        of_classes = "" if self.classes is None else f" of classes {', '.join(map(str, self.averaging.classes or ()))}"
+        name = f"{best}{self._metric.name}{of_classes}{' per image' * self.per_image}"
+        return ", ".join([name, *map(str, self.requirements)])
 
     @property
     def minimize(self) -> bool:

@@ -326,23 +326,19 @@ class Schedule:
         """Whether the scheduler waits for the monitored value."""
         return isinstance(self.scheduler, ReduceLROnPlateau)
 
-    def batch_ended(self) -> bool:
-        """Move after an optimiser step, and return whether the rate may have changed.
+    def batch_ended(self) -> None:
+        """Move after an optimiser step.
 
         A DataLoader may give more batches than it announced. A scheduler that was made for the announced number then
         keeps its last rate.
         """
-        if self.scheduler is None or not self.per_batch or self.scheduler.last_epoch >= self.last_step:
-            return False
-        self.scheduler.step()
-        return True
+        if self.scheduler is not None and self.per_batch and self.scheduler.last_epoch < self.last_step:
+            self.scheduler.step()
 
-    def epoch_ended(self) -> bool:
-        """Move at the end of an epoch, and return whether the rate may have changed."""
-        if self.scheduler is None or self.per_batch or self.waits:
-            return False
-        self.scheduler.step()
-        return True
+    def epoch_ended(self) -> None:
+        """Move at the end of an epoch."""
+        if self.scheduler is not None and not (self.per_batch or self.waits):
+            self.scheduler.step()
 
     def observe(self, value: float) -> None:
         """Pass the monitored value to a scheduler that waits for it."""

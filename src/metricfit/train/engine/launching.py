@@ -111,7 +111,8 @@ def launch(model: nn.Module, hardware: Hardware) -> Runtime:
     """Start the processes of a run."""
     devices, num_nodes = find_processes(hardware.devices, hardware.num_nodes)
     accelerator, strategy, precision = hardware.accelerator, hardware.strategy, hardware.precision
-    own_precision = _find_precision(model)
+    dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    own_precision = "64-true" if dtypes == {torch.float64} else "32-true"
     if (devices, num_nodes, strategy) == (1, 1, "auto") and (precision or own_precision) == "32-true":
         device = _find_device(accelerator)
         if device is not None:
@@ -147,11 +148,6 @@ def on_first_rank(runtime: Any, work: Callable[[], Result]) -> Result:
 def get_precision(runtime: Runtime) -> Any:
     """Return Fabric's precision plugin; None without Fabric."""
     return None if isinstance(runtime, OneDevice) else runtime.strategy.precision
-
-
-def _find_precision(model: nn.Module) -> str:
-    dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
-    return "64-true" if dtypes == {torch.float64} else "32-true"
 
 
 def _find_device(accelerator: str) -> torch.device | None:

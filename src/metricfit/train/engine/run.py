@@ -298,9 +298,7 @@ class TrainingRun:
         check = label_checks.LoaderCheck(self.models[0], self.settings.stages)
         yield from (check(batch, number, expected) for number, batch in enumerate(loaded, first))
         if first == 0:  # a run that is resumed within the epoch has not seen all of its labels
-            check.end_epoch(device)
-            if not isinstance(train, FromLoader):
-                check.refuse_one_class(device)
+            check.end_epoch(device, both_classes=not isinstance(train, FromLoader))
 
     def _read_shares(self, train: Any, batches: Sequence[Tensor], item_seed: int) -> Iterator[Batch]:
         """Yield this rank's share of each batch of tensors or of a Dataset."""
