@@ -1,4 +1,4 @@
-"""evaluate: the metrics of a trained model on data."""
+"""evaluate: the metrics of a trained model on data, a public function with its result."""
 
 from __future__ import annotations
 

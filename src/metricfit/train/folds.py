@@ -1,4 +1,7 @@
-"""fit_folds: an ensemble over folds, with logits of every sample from the members that did not train on it."""
+"""fit_folds: an ensemble over folds, with logits of every sample from the members that did not train on it.
+
+This is a public function with its result, which nothing else in the library needs.
+"""
 
 from __future__ import annotations
 

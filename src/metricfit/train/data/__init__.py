@@ -1,1 +1,1 @@
-"""Training data: batches, samples, loaders, their order, weights and groups."""
+"""Training data: samples in memory, datasets and loaders, and how an epoch is divided into batches."""

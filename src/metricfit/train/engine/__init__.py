@@ -1,1 +1,1 @@
-"""The training engine: the loop, the learners that it drives, stacked models, CUDA graphs and processes."""
+"""The training engine: a run, the loop, the learner that it drives, stacked models, validation and processes."""

@@ -1,4 +1,7 @@
-"""The training loop: stages, epochs, batches, checkpoints and stopping, for one model or several side by side."""
+"""The training loop: stages, epochs, batches, checkpoints and stopping, for one model or several side by side.
+
+The loop is apart from the run because it knows nothing of data and results: it is given batches and returns rows.
+"""
 
 from __future__ import annotations
 

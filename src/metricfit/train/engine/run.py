@@ -1,7 +1,7 @@
 """A run: one call of ``fit`` or ``fit_population``, from its data and settings to its results.
 
 A run checks its data, takes its folder, sets the first biases, trains, measures the requirements, and writes and
-returns its results. One model is a population of one.
+returns its results. One model is a population of one. ``fitting`` only makes the settings of a run.
 """
 
 from __future__ import annotations
