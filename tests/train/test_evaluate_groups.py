@@ -126,3 +126,13 @@ def test_names_of_a_gap_may_have_no_rows():
 def test_wrong_groups_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         evaluate(nn.Identity(), **{"data": rows()[:2], "metrics": "f1", **settings})
+
+
+@pytest.mark.parametrize("labels", [torch.arange(60) % 2, ["first", "second"] * 30], ids=["numbers", "names"])
+def test_groups_may_be_part_of_the_data(labels):
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(60, 1, generator=generator), torch.arange(60) // 2 % 2
+    expected = evaluate(nn.Identity(), (x, y), ["f1", "auroc"], groups=labels)
+    result = evaluate(nn.Identity(), {"x": x, "y": y, "group": labels}, ["f1", "auroc"])
+    assert len(result.by_group) == 2
+    assert result.by_group == expected.by_group

@@ -62,6 +62,7 @@ SETTINGS = {
     "stratified": (OBJECTIVES["mix"], {"batch_size": Batches(64, stratified=True)}),
     "oversample": (BCE, {"batch_size": Batches(64, oversample=0.4)}),
     "clip": (OBJECTIVES["mix"], {"steps": Steps(clip=0.1)}),
+    "accumulate": (OBJECTIVES["mix"], {"steps": Steps(accumulate=3)}),
     "scheduler": (BCE, {"scheduler": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)}),
     "cosine": (BCE, {"scheduler": lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)}),
     "plateau": (
