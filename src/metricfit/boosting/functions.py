@@ -22,7 +22,7 @@ from metricfit.boosting.library_rows import (
 )
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
-from metricfit.core.numerics import Dual, duals
+from metricfit.core.numerics import NOT_FOR_DUALS, Dual, duals
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged, check_average, loss_of_counts
@@ -39,8 +39,6 @@ SMALLEST_HESSIAN = 1e-6
 #: What XGBoost maximises by the beginning of the name, which would turn a loss around.
 #: Names of ours begin with another word.
 XGBOOST_PREFIX = "loss_of_"
-#: What a formula raises that does not take dual numbers, because it calls functions of torch, say.
-NOT_FOR_DUALS = (TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
 CATBOOST_REASON = (
     "CatBoost passes an objective at most 1,000 rows at a time, so the counts of a metric are never those of all rows: "
     "train with CatBoost's Logloss and boosting.eval_metric(metric, 'catboost'), or with 'lightgbm' or 'xgboost'"
@@ -315,10 +313,8 @@ class MetricValue:
         return float(self.metric(self._count(rows, rows.scores >= self.threshold, None)).item())
 
     def _count(self, rows: LibraryRows, decided: NDArray[Any], classes: int | None) -> Counts:
-        count: Any = count_labels  # of tensors and arrays
         called, matrix = decided.astype(np.int64), self.metric.needs_matrix
-        counts: Counts = count(called, rows.label, num_classes=classes, weight=rows.weight, matrix=matrix)
-        return counts
+        return count_labels(called, rows.label, num_classes=classes, weight=rows.weight, matrix=matrix)
 
 
 class EvalMetric(MetricValue):

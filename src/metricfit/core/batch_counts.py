@@ -26,7 +26,7 @@ from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.counts import Counts
 from metricfit.core.kernels import binary, binary_cpu, classes, classes_cpu
 from metricfit.core.kernels.soft_classes import StepAt
-from metricfit.core.numerics import Dual, Slopes, duals
+from metricfit.core.numerics import NOT_FOR_DUALS, Dual, Slopes, duals
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import CLASSES_STEP, COLUMNS_STEP, Step, closed_form
 from metricfit.core.tasks import read_task
@@ -249,8 +249,6 @@ Formula = Callable[[Counts], Any]
 #: Larger derivatives by counts are left to tensors in float32, which would overflow: there denominators below 5e-31
 #: count as 0.
 STEEPEST = 1e30
-#: What a formula raises that does not take dual numbers, because it calls functions of torch, say.
-NOT_FOR_DUALS = (TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
 
 
 class BatchCounts(Counts):

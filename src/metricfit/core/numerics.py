@@ -165,6 +165,8 @@ def _add_products(a: Any, x: Any, b: Any, y: Any) -> Any:
     return a * x if type(b) is float and not b else a * x + b * y
 
 
+#: What a formula raises that does not take dual numbers, because it calls functions of torch, say.
+NOT_FOR_DUALS = (TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
 #: The derivatives of a constant.
 NO_SLOPES = (0.0, 0.0, 0.0, 0.0)
 

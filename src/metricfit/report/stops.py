@@ -177,7 +177,7 @@ def compute_stops(
     stops about half are all thresholds with up to three decimals. 0.5, the chosen threshold and the best one are always
     among them.
     """
-    swept: Any = sweep(scores, labels, weight)
+    swept = sweep(scores, labels, weight)
     distinct, counts = (
         to_numpy(swept.thresholds)[::-1],
         swept.counts.map(lambda values: np.flip(to_numpy(values), 0).copy()),
@@ -358,7 +358,7 @@ def compute_groups(
             for part in (inside & (labels == 1), inside & (labels == 0))
         )
         n, positives = float(weights[inside].sum()), float(weights[inside & (labels == 1)].sum())
-        cells: Any = (part[:, None] for part in (tp, fp, positives - tp, n - positives - fp))
+        cells = (part[:, None] for part in (tp, fp, positives - tp, n - positives - fp))
         found.append(GroupValues(str(name), n, positives, tp, fp, _values(metric, Counts(*cells))))
     return sorted(found, key=lambda group: -group.n)
 

@@ -223,8 +223,7 @@ def multiclass(
     if not len(truth):
         raise InvalidValueError("no labels given")
     w = None if weight is None else to_numpy(weight, np.float64)
-    checked: Any = Counts.from_labels  # of tensors and arrays
-    checked(guess, truth, num_classes=len(classes), weight=w)
+    Counts.from_labels(guess, truth, num_classes=len(classes), weight=w)  # checks them
     guess, truth = guess.astype(np.int64), truth.astype(np.int64)
     counts = count_decisions(guess, truth, len(classes), w, matrix=True)
     matrix, judged = to_numpy(counts.tensors[0]), get_metric(metric)

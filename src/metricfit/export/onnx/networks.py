@@ -1,4 +1,7 @@
-"""Networks as nodes, layer by layer, in double precision as in ``NetworkModel.logits``."""
+"""Networks as nodes, layer by layer, in double precision as in ``NetworkModel.logits``.
+
+It is a module of its own because it needs torch, which the export of other families does not.
+"""
 
 from __future__ import annotations
 
