@@ -10,6 +10,7 @@ Statistics contain all that ``value`` needs, so that another loss with the same 
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from numbers import Real
@@ -283,6 +284,14 @@ def check_number(owner: str, name: str, value: Any) -> float:
     if not is_number(value):
         raise InvalidTypeError(f"{owner}: {name} must be a number, got {quote(value)}")
     return float(value)
+
+
+def check_nonnegative(owner: str, name: str, value: Any, *, or_zero: bool = True) -> float:
+    """Return a setting of a loss as a float; raise an error if it is not a finite number of at least, or above, 0."""
+    number = check_number(owner, name, value)
+    if not 0.0 <= number < math.inf or (number == 0.0 and not or_zero):
+        raise InvalidValueError(f"{owner} needs a finite {name} {'of at least' if or_zero else 'above'} 0, got {value}")
+    return number
 
 
 def is_number(value: Any) -> bool:

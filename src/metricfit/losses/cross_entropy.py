@@ -15,7 +15,7 @@ from metricfit.core.tasks import spread_weight
 from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.core.validation import check_labels, check_tensors, check_weight, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.losses.base import AdditiveLoss, check_number, check_statistics
+from metricfit.losses.base import AdditiveLoss, check_nonnegative, check_number, check_statistics
 
 
 class WeightedCrossEntropyLoss(AdditiveLoss):
@@ -230,10 +230,8 @@ class LDAMLoss(_ShiftedCrossEntropy):
         sync: bool = False,
     ) -> None:
         super().__init__(class_counts, ignore_index=ignore_index, sync=sync)
-        for name, value in (("max_margin", max_margin), ("scale", scale)):
-            if not 0 < check_number("LDAMLoss", name, value) < math.inf:
-                raise InvalidValueError(f"LDAMLoss needs a {name} above 0, got {value}")
-        self.max_margin, self.scale = float(max_margin), float(scale)
+        self.max_margin = check_nonnegative("LDAMLoss", "max_margin", max_margin, or_zero=False)
+        self.scale = check_nonnegative("LDAMLoss", "scale", scale, or_zero=False)
         margins = torch.tensor(self.class_counts, dtype=torch.float64) ** -0.25
         self.register_buffer("shifts", max_margin * margins / margins.max(), persistent=False)
 

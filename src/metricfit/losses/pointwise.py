@@ -26,6 +26,7 @@ from metricfit.losses.base import (
     AdditiveLoss,
     ColumnLoss,
     ColumnOptions,
+    check_nonnegative,
     check_statistics,
     inheritance_level,
     weights_by_class,
@@ -186,13 +187,6 @@ def check_prior(owner: str, prior: float) -> float:
             f"{owner}: prior is the share of positives in the training set, strictly between 0 and 1, got {prior}"
         )
     return float(prior)
-
-
-def check_nonnegative(owner: str, name: str, value: float) -> float:
-    """Return a setting of a loss; raise an error if it is negative or not finite."""
-    if not 0.0 <= value < math.inf:
-        raise InvalidValueError(f"{owner} needs a finite {name} of at least 0, got {value}")
-    return float(value)
 
 
 class WeightedBCELoss(PointwiseLoss):

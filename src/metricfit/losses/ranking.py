@@ -8,14 +8,13 @@ need only sums. They are an idea of their own, which is why a module holds them 
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.counts import Counts
@@ -27,7 +26,7 @@ from metricfit.core.tensor_numerics import counting_dtype, exact_dtype, tails
 from metricfit.core.thresholds import check_threshold
 from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError
-from metricfit.losses.base import AdditiveLoss, ColumnLoss, check_statistics, weights_by_class
+from metricfit.losses.base import AdditiveLoss, ColumnLoss, check_nonnegative, check_statistics, weights_by_class
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -35,19 +34,12 @@ if TYPE_CHECKING:
     from metricfit.losses.base import ColumnOptions
 
 
-def check_margin(margin: float, owner: nn.Module) -> float:
-    """Return the margin; raise an error if it is not finite and above 0."""
-    if not 0.0 < margin < math.inf:
-        raise InvalidValueError(f"{type(owner).__name__} needs a finite margin above 0, got {margin}")
-    return float(margin)
-
-
 class _HingeLoss(ColumnLoss):
     """A loss of hinges over pairs, ``max(0, margin - difference of the scores)^power``."""
 
     def __init__(self, margin: float = 1.0, power: int = 2, **options: Unpack[ColumnOptions]) -> None:
         super().__init__(**options)
-        self.margin = check_margin(margin, self)
+        self.margin = check_nonnegative(type(self).__name__, "margin", margin, or_zero=False)
         if power not in (1, 2, 3):
             raise InvalidValueError(f"{type(self).__name__} needs a power of 1, 2 or 3, got {power}")
         self.power = int(power)
@@ -381,7 +373,7 @@ class PairSquareLoss(_SquareLoss):
 
     def __init__(self, margin: float = 1.0, **options: Unpack[ColumnOptions]) -> None:
         super().__init__(**options)
-        self.margin = check_margin(margin, self)
+        self.margin = check_nonnegative(type(self).__name__, "margin", margin, or_zero=False)
 
     def errors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return m/2 - x and m/2 + x."""
