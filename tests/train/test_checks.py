@@ -326,7 +326,7 @@ WRONG = {
     "inputs": ({"train": (X[:, :2], Y)}, ValueError, r"the model fails on the first training samples.*shape \(2, 2\)"),
     "whole_numbers": ({"train": (X.long(), Y)}, ValueError, r"torch.int64 of shape \(2, 3\).*pass X.float\(\)"),
     "tuple": ({"model": Tuple(3, 1)}, TypeError, "the model must return a tensor of logits, got a tuple of"),
-    "total": ({"model": Total(3, 1)}, ValueError, r"a row of logits for each sample, got \(\) for 2"),
+    "total": ({"model": Total(3, 1)}, ValueError, r"one row of logits per sample, got \(\) for 2"),
 }
 
 

@@ -28,7 +28,7 @@ from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings, resolve_aliases
-from metricfit.train.data.batches import Batch, refuse_outputs
+from metricfit.train.data.batches import Batch, check_outputs
 from metricfit.train.data.sources import FromLoader, InMemory, Source, as_source, get_weight_dtype
 from metricfit.train.engine.launching import OneDevice
 from metricfit.train.engine.validation import compute_outputs, join_outputs
@@ -397,15 +397,8 @@ def _compute_outputs(
 
     def read(output: tuple[Tensor, Batch]) -> tuple[Tensor, Batch]:
         outputs, batch = output
-        if not isinstance(outputs, Tensor):
-            raise refuse_outputs(outputs)
-        if outputs.dim() == 0 or len(outputs) != len(batch):
-            raise InvalidValueError(
-                f"the model must return one row of logits per sample, got {tuple(outputs.shape)} for {len(batch)} "
-                "labels"
-            )
         labels = Batch(None, batch.y, batch.weight, None, batch.group).to(torch.device("cpu"))
-        logits = outputs.cpu()
+        logits = check_outputs(outputs, len(batch)).cpu()
         if probabilities is not None:
             settings = probabilities
             logits = logits_of(*match_shapes(logits, labels.y), settings.task, settings.ignore_index, exact=True)

@@ -22,7 +22,7 @@ from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.ranking import get_measure
 from metricfit.train.checkpoint import randomness
-from metricfit.train.data.batches import Batch, refuse_outputs
+from metricfit.train.data.batches import Batch, check_outputs
 from metricfit.train.data.sources import InMemory, Source, get_weight_dtype
 from metricfit.train.monitor import Monitor, refuse_requirements
 from metricfit.train.stage import Objective, Stage, find_ignored_labels, mask_ignored_labels, match_shapes
@@ -329,14 +329,7 @@ def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
         raise InvalidValueError(f"the model fails on the first {name} samples, {shape}: {error}{hint}") from error
     finally:
         model.train(was_training)
-    if not isinstance(logits, Tensor):
-        raise refuse_outputs(logits)
-    if logits.dim() == 0 or (isinstance(x, Tensor) and len(logits) != len(x)):
-        rows = len(x) if isinstance(x, Tensor) else "a batch of"
-        raise InvalidValueError(
-            f"the model must return a row of logits for each sample, got {tuple(logits.shape)} for {rows}"
-        )
-    return logits
+    return check_outputs(logits, len(x) if isinstance(x, Tensor) else None)
 
 
 def is_exclusive(logits: Tensor, target: Tensor) -> bool:

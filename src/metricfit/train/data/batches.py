@@ -119,13 +119,28 @@ def take_share(batch: Numbers, rank: int, ranks: int) -> Numbers:
     return batch[rank::ranks]
 
 
-def refuse_outputs(outputs: Any) -> InvalidTypeError:
-    """Return the error for a model's outputs that are not one tensor, with a wrapper that picks the logits.
+def check_outputs(outputs: Any, rows: int | None) -> Tensor:
+    """Return a model's outputs if they are one tensor with one row per sample.
+
+    Args:
+        outputs: What the model returned.
+        rows: The number of samples, if it is known.
+
+    Raises:
+        TypeError: They are not a tensor; the message has a wrapper that picks the logits.
+        ValueError: They have another number of rows.
 
     Example:
-        >>> str(refuse_outputs({"out": torch.zeros(2)})).partition("; ")[0]
-        "the model must return a tensor of logits, got a dict with 'out'"
+        >>> check_outputs(torch.zeros(2), 2)
+        tensor([0., 0.])
     """
+    if isinstance(outputs, Tensor):
+        if outputs.dim() == 0 or rows not in (None, len(outputs)):
+            raise InvalidValueError(
+                f"the model must return one row of logits per sample, got {tuple(outputs.shape)} for "
+                f"{'a batch' if rows is None else rows}"
+            )
+        return outputs
     kind, key = type(outputs).__name__, None
     if isinstance(outputs, Mapping) and outputs:
         tensors = [name for name, part in outputs.items() if isinstance(part, Tensor)]
@@ -134,7 +149,7 @@ def refuse_outputs(outputs: Any) -> InvalidTypeError:
     elif isinstance(outputs, (tuple, list)) and outputs:
         kind, key = f"a {kind} of {len(outputs)}", 0
     pick = "" if key is None else f": return self.model(x)[{key!r}]"
-    return InvalidTypeError(
+    raise InvalidTypeError(
         f"the model must return a tensor of logits, got {kind}; wrap it in a module whose forward returns the "
         f"logits{pick}"
     )
