@@ -128,6 +128,15 @@ def test_the_comparison_gives_the_classifiers_and_a_marked_table(table, compared
         assert np.isnan(difference) if row.difference is None else difference == row.difference
 
 
+def test_a_terminal_shows_the_verdict_and_the_table(compared):
+    _, comparison = compared
+    first, *_, last = repr(comparison).splitlines()
+    assert first == comparison.verdict
+    assert last.split()[0] in {"none", "at"}
+    for row in comparison.rows:
+        assert f"{row.name} {row.mean:.3f}" in " ".join(repr(comparison).split())
+
+
 def test_a_notebook_shows_the_verdict_and_escapes_names(table):
     X, y = table
     comparison = compare(X, y, methods=[("<b>mine</b>", GaussianNB())], folds=2)

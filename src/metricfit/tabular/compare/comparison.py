@@ -56,7 +56,7 @@ from metricfit.tabular.parameters import threads_of
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The result of ``metricfit.compare``.
 
@@ -95,7 +95,7 @@ class Comparison:
     metric: str
     rows: list[ComparisonRow]
     verdict: str
-    labels: NDArray[np.int64] = field(repr=False)
+    labels: NDArray[np.int64]
     recommended: str
     details: tuple[str, ...] = ()
     subject_to: tuple[str, ...] = ()
@@ -105,12 +105,12 @@ class Comparison:
     target: str = "target"
     group: str | None = None
     classes: tuple[str, ...] = ("negative", "positive")
-    costs: RowCosts | None = field(default=None, repr=False)
-    decisions: Mapping[str, MethodDecisions] = field(default_factory=dict, repr=False)
-    groups: NDArray[Any] | None = field(default=None, repr=False)
+    costs: RowCosts | None = None
+    decisions: Mapping[str, MethodDecisions] = field(default_factory=dict)
+    groups: NDArray[Any] | None = None
     time: str | None = None
     confidence: float | None = None
-    models: Mapping[str, OwnModel | OutsidePredictions] = field(default_factory=dict, repr=False)
+    models: Mapping[str, OwnModel | OutsidePredictions] = field(default_factory=dict)
     positive: Any = None
 
     @property
@@ -193,6 +193,11 @@ class Comparison:
         numbers = ["mean", "difference", "p_value", "seconds", "held", *ends]
         frame = pd.DataFrame(rows)[["name", "recommended", *numbers]].astype(dict.fromkeys(numbers, float))
         return frame.rename(columns={"name": "method"}).drop(columns=[] if self.subject_to else "held")
+
+    def __repr__(self) -> str:
+        columns = ["method", "mean", "difference", "seconds", *(["held"] if self.subject_to else [])]
+        shown = self.to_frame()[columns].to_string(index=False, na_rep="", float_format="{:.3f}".format)
+        return f"{self.verdict}\n\n{shown}"
 
     def _repr_html_(self) -> str:
         """Show the verdict, the table with the recommended row marked, and the reasons folded away, in a notebook."""
