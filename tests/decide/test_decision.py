@@ -3,15 +3,19 @@
 import copy
 import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
+from metricfit import TunedDecisionClassifier
 from metricfit.decide import (
     Calibration,
     CostDecision,
+    Decision,
     Evidence,
     LabelDecision,
     OffsetDecision,
@@ -21,7 +25,7 @@ from metricfit.decide import (
     best_decision,
 )
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.decision import KINDS, restore_decision
+from metricfit.decide.decision import KINDS, in_their_kind, restore_decision
 from metricfit.metrics.feasibility import RequirementValue
 
 
@@ -147,3 +151,43 @@ def test_a_decision_about_raw_logits_makes_the_same_decisions(decision):
     raw = np.random.default_rng(0).normal(size=(50, decision.outputs))
     plain = replace(decision, calibration=None)
     assert (plain.before(calibration).decide(raw) == plain.decide(calibration(raw))).all()
+
+
+@dataclass(frozen=True)
+class BandDecision(Decision):
+    """Positive between two logits: a kind of decision that this package does not have."""
+
+    low: float
+    high: float
+    calibration: Calibration | None = None
+    evidence: Evidence = Evidence()
+    task = "binary"
+    decided_by: ClassVar = {"low": 0, "high": 0}
+
+    @in_their_kind
+    def margins(self, logits):
+        return np.minimum(logits - self.low, self.high - logits).reshape(-1)
+
+    def describe(self, names=()):
+        return "positive between two logits"
+
+    def before(self, calibration):
+        low, high = calibration.invert([self.low, self.high])
+        return replace(self, low=low, high=high, calibration=calibration)
+
+    def attributes(self, place):
+        return {}
+
+
+def test_a_new_kind_is_a_class_with_a_name(monkeypatch):
+    """It decides, is saved and restored, and serves an estimator, without a change anywhere else."""
+    monkeypatch.setitem(KINDS, "band", BandDecision)
+    band = BandDecision(-1.0, 2.0, evidence=EVIDENCE)
+    assert band.decide([-2.0, 0.0, 3.0]).tolist() == [0, 1, 0]
+    assert band.outputs == 1
+    again = restore_decision(json.loads(json.dumps(band.state(), allow_nan=False)))
+    assert again.state() == band.state()
+    x = np.random.default_rng(0).normal(size=(80, 1))
+    model = TunedDecisionClassifier(LogisticRegression(), "f1").fit(x, x[:, 0] > 0)
+    model.decision_ = band
+    assert (model.predict(x) == (np.abs(model._logits(x)[:, 0] - 0.5) <= 1.5)).all()

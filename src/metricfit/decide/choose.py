@@ -56,7 +56,7 @@ from metricfit.stats.results import compute_interval
 
 @one_thread()
 def choose_decision(
-    held_out: HeldOut,
+    rows: HeldOut,
     metric: Metric,
     *,
     subject_to: Sequence[Requirement],
@@ -74,7 +74,7 @@ def choose_decision(
     threshold per label (``choose_label_decision``).
 
     Args:
-        held_out: Calibrated logits of held-out rows.
+        rows: Calibrated logits of held-out rows.
         metric: The metric.
         subject_to: Requirements. Of several classes or labels, each is on the one in its brackets, or on every one
             (``class_requirements``).
@@ -96,8 +96,7 @@ def choose_decision(
             or the metric is infinite at the best decision.
         InfeasibleError: There are too few rows for this confidence.
     """
-    rows, has_labels = held_out.as_arrays(), held_out.y.ndim == 2
-    outputs = rows.logits.shape[1]
+    has_labels, outputs = rows.y.ndim == 2, rows.logits.shape[1]
     requirements = class_requirements(subject_to, outputs if has_labels else max(2, outputs), has_labels=has_labels)
     goal = Goal(metric, requirements, average, check_rule(rule), seed=seed, as_shown=as_shown)
     if confidence is not None:
@@ -136,7 +135,7 @@ def choose_without_intervals(
         The decision; its intervals and its corrected value are None.
     """
     requirements = class_requirements(subject_to, max(2, held_out.logits.shape[1]))
-    return _choose(held_out.as_arrays(), Goal(metric, requirements, average, check_rule(rule), guarantee))
+    return _choose(held_out, Goal(metric, requirements, average, check_rule(rule), guarantee))
 
 
 def _choose(rows: HeldOut, goal: Goal) -> Decision:
@@ -298,7 +297,7 @@ def choose_label_decision(rows: HeldOut, goal: Goal) -> LabelDecision:
         votes += called * left_out[:, None]
         times += left_out
         if average == "samples":
-            row_sums += left_out * row_values(called, y, metric)
+            row_sums += left_out * row_values(called, y.astype(np.float64), metric)
         values.append(label_value(called, y, weight, metric, average))
     judged = times > 0
     if average == "samples":

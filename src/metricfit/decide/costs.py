@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.core.arrays import Array, Booleans, Floats, in_kind_of, to_numpy
+from metricfit.core.arrays import Array, Booleans, Floats, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.decide.decision import Evidence, RowCostDecision
@@ -51,14 +51,10 @@ class RowCosts:
         array([5., 0.])
     """
 
-    fp: Array
-    fn: Array
+    fp: Floats
+    fn: Floats
 
-    def __post_init__(self) -> None:
-        for name in ("fp", "fn"):
-            object.__setattr__(self, name, to_numpy(getattr(self, name), np.float64))
-
-    def margins(self, logits: Array) -> Array:
+    def margins(self, logits: Floats) -> Floats:
         """Return calibrated logits ``(n,)`` or ``(n, 1)`` plus log(fn / fp), in the same shape.
 
         A row whose miss costs nothing has minus infinity, so that it is never positive; one with a false alarm that
@@ -66,22 +62,20 @@ class RowCosts:
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(self.fn > 0, np.log(self.fn) - np.log(self.fp), -np.inf)
-        return in_kind_of(to_numpy(logits, np.float64) + shift.reshape(logits.shape), logits)
+        return np.asarray(logits + shift.reshape(logits.shape))
 
-    def of_decisions(self, decided: Array, y: Array) -> Array:
+    def of_decisions(self, decided: NDArray[Any], y: NDArray[Any]) -> Floats:
         """Return the cost of the decision about each row: 0 where it is right.
 
         Args:
             decided: The share of each row that is called positive, ``(n,)``; usually 0 or 1.
             y: Labels 0 and 1.
         """
-        share = to_numpy(decided, np.float64)
-        return in_kind_of(np.where(to_numpy(y) == 1, (1 - share) * self.fn, share * self.fp), decided)
+        return np.where(y == 1, (1.0 - decided) * self.fn, decided * self.fp)
 
     def take(self, index: Any) -> RowCosts:
         """Return the costs of these rows."""
-        rows = index if isinstance(index, slice) else to_numpy(index)
-        return RowCosts(self.fp[rows], self.fn[rows])
+        return RowCosts(self.fp[index], self.fn[index])
 
 
 def cost_columns(metric: Metric, X: Any) -> dict[str, Floats]:
@@ -269,7 +263,6 @@ def choose_cost_decision(rows: HeldOut, goal: Goal) -> RowCostDecision:
     Returns:
         The decision about cost margins.
     """
-    rows = rows.as_arrays()
     y, costs = rows.y, row_costs(goal.metric, rows.columns, len(rows.y))
     decision = choose_cost_without_intervals(rows, goal)
     margins, value = costs.margins(rows.logits).reshape(-1), decision.evidence.value

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.core.arrays import Array, Floats, Integers, in_kind_of, to_numpy
+from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.decide.calibration import softmax
 
 
@@ -27,29 +27,26 @@ class HeldOut:
         balance_known: Whether the shares are known, as after ``with_class_shares``, and not those of a sample.
     """
 
-    logits: Array
-    y: Array
-    weight: Array | None
+    logits: Floats
+    y: Integers
+    weight: Floats | None
     groups: NDArray[Any] | None
-    shares: Array
-    columns: Mapping[str, Array] = field(default_factory=dict)
+    shares: Floats
+    columns: Mapping[str, Floats] = field(default_factory=dict)
     balance_known: bool = False
 
-    def as_arrays(self) -> HeldOut:
-        """Return the rows in NumPy arrays, numbers in float64."""
-        return replace(
-            self,
-            logits=to_numpy(self.logits, np.float64),
-            y=to_numpy(self.y, np.int64),
-            weight=None if self.weight is None else to_numpy(self.weight, np.float64),
-            shares=to_numpy(self.shares, np.float64),
-            columns={name: to_numpy(values, np.float64) for name, values in self.columns.items()},
-        )
+    def __post_init__(self) -> None:
+        of_type = {"logits": np.float64, "y": np.int64, "weight": np.float64, "shares": np.float64}
+        for name, dtype in of_type.items():
+            values = getattr(self, name)
+            object.__setattr__(self, name, None if values is None else to_numpy(values, dtype))
+        columns = {name: to_numpy(values, np.float64) for name, values in self.columns.items()}
+        object.__setattr__(self, "columns", columns)
 
     @property
     def weights(self) -> Floats:
         """One weight per row, 1 if the rows have none."""
-        return np.ones(len(self.y)) if self.weight is None else to_numpy(self.weight, np.float64)
+        return np.ones(len(self.y)) if self.weight is None else self.weight
 
     def with_copies_as_groups(self) -> HeldOut:
         """Return the rows with a group for each distinct row of logits, if they have no groups yet.
@@ -59,7 +56,7 @@ class HeldOut:
         """
         if self.groups is not None:
             return self
-        return replace(self, groups=np.unique(to_numpy(self.logits), axis=0, return_inverse=True)[1].reshape(-1))
+        return replace(self, groups=np.unique(self.logits, axis=0, return_inverse=True)[1].reshape(-1))
 
     def with_class_shares(self, shares: Array) -> HeldOut:
         """Return the rows as they would be if the classes had other shares (prior shift).
@@ -73,10 +70,8 @@ class HeldOut:
         Returns:
             Rows with new weights and logits.
         """
-        shares, rows = to_numpy(shares, np.float64), self.as_arrays()
-        change = shares / rows.shares
-        moved = (rows.logits + logit_shift(change), rows.weights * change[rows.y], shares)
-        logits, weight, shares = (in_kind_of(values, self.logits) for values in moved)
+        change = to_numpy(shares, np.float64) / self.shares
+        logits, weight = self.logits + logit_shift(change), self.weights * change[self.y]
         return replace(self, logits=logits, weight=weight, shares=shares, balance_known=True)
 
     def with_logits_shifted(self, shift: Array) -> HeldOut:
@@ -92,7 +87,7 @@ class HeldOut:
         if not change.any():
             return self
         by_class = np.concatenate([[0.0], change]) if len(self.shares) == 2 else change
-        return self.with_class_shares(softmax(np.log(to_numpy(self.shares)) + by_class))
+        return self.with_class_shares(softmax(np.log(self.shares) + by_class))
 
 
 @dataclass(frozen=True)
@@ -130,17 +125,18 @@ def collect_held_out(
         The rows whose logits are not NaN, and their class shares. A class that was never held out has its share of all
         rows.
     """
-    labels, all_weights = to_numpy(y, np.int64), np.ones(len(y)) if weight is None else to_numpy(weight, np.float64)
-    held_out = ~np.isnan(to_numpy(logits)).any(1)
-    of_all, of_held_out = (np.bincount(labels, all_weights * part) for part in (np.ones(len(y)), held_out))
-    shares = np.where(of_held_out > 0, of_held_out / of_held_out.sum(), of_all / of_all.sum())
-    return HeldOut(
-        logits[held_out],
-        y[held_out],
-        None if weight is None else weight[held_out],
-        None if groups is None else groups[held_out],
-        in_kind_of(shares / shares.sum(), logits),
-        {name: values[held_out] for name, values in (columns or {}).items()},
+    rows = HeldOut(logits, y, weight, groups, np.ones(1), columns or {})
+    kept = ~np.isnan(rows.logits).any(1)
+    of_all, of_kept = (np.bincount(rows.y, rows.weights * part) for part in (np.ones(len(rows.y)), kept))
+    shares = np.where(of_kept > 0, of_kept / of_kept.sum(), of_all / of_all.sum())
+    return replace(
+        rows,
+        logits=rows.logits[kept],
+        y=rows.y[kept],
+        weight=None if rows.weight is None else rows.weight[kept],
+        groups=None if groups is None else groups[kept],
+        shares=shares / shares.sum(),
+        columns={name: values[kept] for name, values in rows.columns.items()},
     )
 
 
@@ -156,8 +152,8 @@ def collect_label_rows(logits: Array, y: Array, weight: Array | None, groups: ND
     Returns:
         The rows; their shares are those of the rows where each label is there.
     """
-    w = np.ones(len(y)) if weight is None else to_numpy(weight, np.float64)
-    return HeldOut(logits, y, weight, groups, in_kind_of(w @ to_numpy(y, np.float64) / w.sum(), logits))
+    rows = HeldOut(logits, y, weight, groups, np.ones(1))
+    return replace(rows, shares=rows.weights @ rows.y / rows.weights.sum())
 
 
 def logit_shift(change: Floats) -> Floats:

@@ -91,7 +91,6 @@ def corrected_value(
         >>> corrected_value(lambda weight: coin, rows, Goal(accuracy)).optimism
         0.0
     """
-    rows = rows.as_arrays()
     y, w, classes = rows.y, rows.weights, max(2, rows.logits.shape[1])
     number = resamples or number_of_resamples(len(y))
 
@@ -119,7 +118,7 @@ def corrected_value(
     return CorrectedValue(corrected, apparent_value - corrected, interval, number)
 
 
-def judged_by_others(votes: Floats, times: Floats, otherwise: Floats) -> Floats:
+def judged_by_others(votes: Floats, times: Floats, otherwise: NDArray[Any]) -> Floats:
     """Return the mean decision about each row of the resamples that left it out.
 
     Args:
@@ -172,7 +171,6 @@ def interval_of_decisions(decided: Array, rows: HeldOut, goal: Goal) -> tuple[fl
         >>> round(low, 2), high
         (0.88, 1.0)
     """
-    decided, rows = to_numpy(decided), rows.as_arrays()
     y, w, groups = rows.y, rows.weights, rows.groups
     classes = max(2, int(y.max()) + 1) if decided.ndim == 1 else decided.shape[1]
     shares = _as_shares(decided, classes) if decided.ndim == 1 else decided

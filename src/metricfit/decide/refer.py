@@ -78,7 +78,7 @@ def check_referral(
 
 @one_thread()
 def choose_referral(
-    held_out: HeldOut,
+    rows: HeldOut,
     metric: Metric,
     decision: ThresholdDecision,
     *,
@@ -91,7 +91,7 @@ def choose_referral(
     """Add the best region to refer to a decision.
 
     Args:
-        held_out: Calibrated logits of held-out rows of two classes.
+        rows: Calibrated logits of held-out rows of two classes.
         metric: The metric.
         decision: The decision without a region.
         max_share: The largest share of rows that may be referred; None for the smallest share that meets the
@@ -104,7 +104,7 @@ def choose_referral(
     Returns:
         The decision with the region, and with the value, the intervals and the requirements of the decided rows.
     """
-    rows, goal = held_out.as_arrays(), Goal(metric, rule=check_rule(rule), seed=seed)
+    goal = Goal(metric, rule=check_rule(rule), seed=seed)
     y, w = rows.y, rows.weights
     requirements = list(dict.fromkeys([*of_threshold, *subject_to]))
     search = partial(search_region, metric=metric, requirements=requirements, max_share=max_share, rule=rule)

@@ -87,7 +87,7 @@ def estimate_prior_shift(held_out: HeldOut, logits: Array, *, seed: int = 0) -> 
         >>> estimate_prior_shift(rows, as_many).shares.round(1)
         array([0.5, 0.5])
     """
-    held_out, new = held_out.as_arrays(), to_numpy(logits, np.float64)
+    new = to_numpy(logits, np.float64)
     if new.ndim != 2 or new.shape[1] != held_out.logits.shape[1] or len(new) == 0:
         raise InvalidValueError(
             f"the class balance is estimated from at least one row of logits (m, {held_out.logits.shape[1]}); these "
@@ -259,7 +259,7 @@ def detect_drift(held_out: HeldOut, logits: Array, *, seed: int = 0) -> Drift:
         >>> detect_drift(rows, z[y == 1][:300]).found, detect_drift(rows, z[:300] + 1).found
         (False, True)
     """
-    rng, held_out = np.random.default_rng(seed), held_out.as_arrays()
+    rng = np.random.default_rng(seed)
     y = held_out.y
     classes, counts = np.unique(y, return_counts=True)
     members = [np.flatnonzero(y == number) for number in classes]
