@@ -160,7 +160,7 @@ class BandDecision(Decision):
     low: float
     high: float
     calibration: Calibration | None = None
-    evidence: Evidence = Evidence()
+    evidence: Evidence = EVIDENCE
     task = "binary"
     decided_by: ClassVar = {"low": 0, "high": 0}
 
@@ -182,7 +182,7 @@ class BandDecision(Decision):
 def test_a_new_kind_is_a_class_with_a_name(monkeypatch):
     """It decides, is saved and restored, and serves an estimator, without a change anywhere else."""
     monkeypatch.setitem(KINDS, "band", BandDecision)
-    band = BandDecision(-1.0, 2.0, evidence=EVIDENCE)
+    band = BandDecision(-1.0, 2.0)
     assert band.decide([-2.0, 0.0, 3.0]).tolist() == [0, 1, 0]
     assert band.outputs == 1
     again = restore_decision(json.loads(json.dumps(band.state(), allow_nan=False)))
