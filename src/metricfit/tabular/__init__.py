@@ -1,9 +1,8 @@
 """Classifiers for tables, as scikit-learn estimators, their comparison, and checks of tables (extra ``tabular``)."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from metricfit._extras import explain_missing
+from metricfit._extras import load_later
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
@@ -42,14 +41,10 @@ _MODULES = {
     "WorstRows": "insight.worst_rows",
     "examine_table": "doctor.examination",
 }
-_EXTRA = ("numpy", "scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors", "lightgbm", "skops")
+_HOMES = {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
+_PACKAGES = ("scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors", "lightgbm", "skops")
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with explain_missing(__name__, _EXTRA, "metricfit[tabular]"):
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = load_later(__name__, _HOMES, dict.fromkeys(_PACKAGES, "metricfit[tabular]"))
 
 
 def __dir__() -> list[str]:
