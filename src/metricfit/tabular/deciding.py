@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,10 +34,11 @@ from metricfit.decide.refer import check_refer_label, check_referral, choose_ref
 from metricfit.decide.rules import Rule
 from metricfit.decide.shift import Drift, DriftWarning, PriorShift, estimate_prior_shift
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.class_order import check_has_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.tabular.positive_class import shares_of
+from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of, shares_of
 from metricfit.tabular.row_checks import (
     average_of_classes,
     checked_labels,
@@ -96,6 +97,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     """
 
     metric: str | Metric | Formula
+    pos_label: Any
     subject_to: Requirements | None
     average: LabelAverage
     decision: Rule
@@ -529,6 +531,28 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """
         check_is_fitted(self, "decision_")
         return import_module("metricfit.export.onnx").export_onnx(self, path, X)
+
+    def _set_classes(
+        self, target: NDArray[Any], declared: Sequence[Any] | None, counted: NDArray[Any] | None = None
+    ) -> None:
+        """Set the classes and their order.
+
+        Args:
+            target: One label per row, or for several labels 0 and 1 ``(n, c)``.
+            declared: The classes in the order that their type declares, or None.
+            counted: The labels that are counted to choose the positive class; None for ``target``.
+
+        Raises:
+            InvalidValueError: The labels cannot be used, or a metric needs an order that they do not have.
+        """
+        if target.ndim == 2:
+            self.classes_, self.pos_label_, self._order = np.arange(target.shape[1]), None, np.arange(target.shape[1])
+            return
+        self.classes_ = classes_of(target)
+        self.pos_label_ = choose_positive_class(target if counted is None else counted, self.pos_label)
+        self._order = order_of(self.classes_, self.pos_label_, declared)
+        judged = [get_metric(self.metric), *(requirement.metric for requirement in as_requirements(self.subject_to))]
+        check_has_order(self.classes_.tolist(), declared, judged)
 
     def _logits(self, X: Any) -> Floats:
         """Return calibrated logits for the current class balance."""

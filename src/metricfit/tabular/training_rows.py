@@ -16,7 +16,7 @@ from metricfit.decide.choose import checked_guarantee
 from metricfit.decide.class_requirements import check_class_index, model_requirements
 from metricfit.decide.costs import check_costs, cost_columns
 from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics.class_order import check_has_order, declared_order
+from metricfit.metrics.class_order import declared_order
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
@@ -25,7 +25,6 @@ from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import Features, Floats, Integers, TrainingRows
 from metricfit.tabular.large_rows import CompactFeatures, encode_large_table, is_large
 from metricfit.tabular.parameters import check_parameters
-from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.tabular.row_checks import checked_groups, checked_labels, checked_weights
 from metricfit.tabular.row_folds import takes_row_numbers
 
@@ -95,15 +94,10 @@ def prepare_rows(
         table, labels, weight = inputs.rows(table, weighted), labels[weighted], weight[weighted]
         group, row_numbers = None if group is None else group[weighted], row_numbers[weighted]
     features: Features | CompactFeatures
-    model.classes_ = classes_of(labels)
-    every_label = labels if apart is None else np.concatenate([labels, apart.y])
-    model.pos_label_ = choose_positive_class(every_label, model.pos_label)
-    declared = declared_order(y)
+    model._set_classes(labels, declared_order(y), None if apart is None else np.concatenate([labels, apart.y]))
     if apart is not None:
         apart.check_classes(model)
-    model._order = order_of(model.classes_, model.pos_label_, declared)
     requirements = model_requirements(model, has_labels=False)
-    check_has_order(model.classes_.tolist(), declared, [metric, *(each.metric for each in requirements)])
     check_class_index(len(model.classes_), metric)
     columns = cost_columns(metric, table)
     check_costs(metric, columns, len(model.classes_), requirements)

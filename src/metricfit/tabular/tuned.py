@@ -22,8 +22,8 @@ from metricfit.decide.costs import cost_columns
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out, collect_label_rows
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
-from metricfit.metrics.class_order import check_has_order, declared_order
-from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.class_order import declared_order
+from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.tabular.cross_fit import judges_of, judging_parts, rows_that_choose
 from metricfit.tabular.deciding import DecidingClassifier
@@ -44,7 +44,6 @@ from metricfit.tabular.held_out_scores import (
 )
 from metricfit.tabular.inputs import columns_of_fit
 from metricfit.tabular.parameters import check_decision_parameters
-from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.tabular.row_checks import unchanged_if_it_fails
 from metricfit.tabular.tuned_rows import (
     TunedRows,
@@ -325,18 +324,6 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         if not isinstance(self.ensemble, (bool, np.bool_)):
             raise InvalidTypeError(f"ensemble is True or False; got {quote(self.ensemble)}")
         get_metric(self.metric)
-
-    def _set_classes(self, target: NDArray[Any], declared: Sequence[Any] | None) -> None:
-        """Set the classes and their order; with a fitted estimator, its classes."""
-        if target.ndim == 2:
-            self.classes_, self.pos_label_ = np.arange(target.shape[1]), None
-        else:
-            self.classes_, self.pos_label_ = classes_of(target), choose_positive_class(target, self.pos_label)
-        self._order = order_of(self.classes_, self.pos_label_, declared)
-        if target.ndim == 1:
-            requirements = as_requirements(self.subject_to)
-            judged = [get_metric(self.metric), *(requirement.metric for requirement in requirements)]
-            check_has_order(self.classes_.tolist(), declared, judged)
 
     def _decides_out_of_fold(self) -> bool:
         return not isinstance(self.cv, str)
