@@ -11,7 +11,7 @@ from metricfit.core.class_shares import TargetJudge
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.settings import DEFAULT, CountSettings
-from metricfit.core.steps import CLASSES_STEP, COLUMNS_STEP, Step
+from metricfit.core.steps import CLASSES_STEP, COLUMNS_STEP
 from metricfit.core.tasks import canonical
 from metricfit.core.tensor_numerics import full_precision
 from metricfit.core.thresholds import thresholds_of_batch
@@ -53,26 +53,15 @@ def count_soft(
     batch = canonical(logits, target, settings, weight=weight, group=group, judge=judge, keep_types=kept)
     default = CLASSES_STEP if isinstance(batch, Classes) else COLUMNS_STEP
     step = default if settings.step is None else settings.step
-    thresholds, validate = thresholds_of_batch(settings.threshold, batch, soft=True), settings.validate
+    thresholds = thresholds_of_batch(settings.threshold, batch, soft=True)
+    matrix = matrix and isinstance(batch, Classes)  # binary counts are a matrix
+    count = batch.soft_matrix if matrix and isinstance(batch, Classes) else batch.soft
     with full_precision(batch.logits.device):
-        if matrix and isinstance(batch, Classes):
-            return _count_soft_matrix(batch, step, thresholds, validate)
         if isinstance(thresholds, list):
-            stacked = torch.stack([batch.soft(step, number) for number in thresholds], dim=1)
+            parts = [count(step, number) for number in thresholds]
+            stacked = torch.stack(parts, dim=0 if matrix else 1)
         else:
-            stacked = batch.soft(step, thresholds)
-    if looks_at_values(batch.logits, validate):
+            stacked = count(step, thresholds)
+    if looks_at_values(batch.logits, settings.validate):
         check_finite(stacked.detach(), batch.logits)
-    return Counts(*stacked.unbind(), exclusive=batch.exclusive)
-
-
-def _count_soft_matrix(
-    batch: Classes, step: Step, thresholds: float | Tensor | list[float | Tensor] | None, validate: bool | None
-) -> ConfusionMatrix:
-    if isinstance(thresholds, list):
-        matrix = torch.stack([batch.soft_matrix(step, number) for number in thresholds])
-    else:
-        matrix = batch.soft_matrix(step, thresholds)
-    if looks_at_values(batch.logits, validate):
-        check_finite(matrix.detach(), batch.logits)
-    return ConfusionMatrix(matrix)
+    return ConfusionMatrix(stacked) if matrix else Counts(*stacked.unbind(), exclusive=batch.exclusive)
