@@ -1,1 +1,1 @@
-"""Task, steps, counts and numerics: everything below the metrics. Needs torch and nothing else."""
+"""Task, steps, counts and numerics: everything below the metrics. Needs NumPy, and torch for soft counts."""
