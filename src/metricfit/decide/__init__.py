@@ -1,12 +1,14 @@
 """From scores to decisions: what happens between the scores of a model and the actions that follow from them.
 
-- ``best``: ``best_decision``, ``best_referral`` and ``estimate_prevalence``, which take arrays or tensors.
+- ``best``: ``best_decision``, ``best_referral`` and ``estimate_prevalence``, which take arrays or tensors. Everything
+  else about rows computes with arrays, in float64.
 - ``decision``: the kinds of decisions, and the evidence for them; ``decision_module`` is a torch model with one.
 - ``choose``: the choice of a decision, with bootstrap intervals and requirements.
 - ``held_out``: the rows on which decisions are chosen.
 - ``class_requirements``: which classes or labels a requirement is about, and their names.
 - ``calibration``: logits to calibrated logits, a temperature and a bias fitted on held-out rows.
-- ``rules``: the threshold of two classes, by expected counts (plug-in) or by labels (empirical), under requirements.
+- ``rules``: what decisions are chosen for (``Goal``), and the threshold of two classes: by expected counts (plug-in) or
+  by labels (empirical), under requirements.
 - ``offsets``: the best offsets of several classes, added to the logits before the argmax; ``required_offsets`` finds
   them under requirements, and ``classes`` makes decisions of them.
 - ``labels``: decisions about several labels.

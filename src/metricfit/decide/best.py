@@ -1,4 +1,8 @@
-"""Decisions from arrays of held-out logits and labels: checks, calibration, and the choice of ``decide.choose``."""
+"""Decisions from held-out logits and labels of any origin: checks, calibration, and the choice of ``decide.choose``.
+
+These are public functions. The package loads this module when one of them is used, because the bootstrap needs scipy.
+Tensors are copied to arrays once; decisions then take arrays and tensors.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,9 @@ gradient at the matrix of these decisions (Narasimhan et al., ICML 2015). Offset
 decisions: if grades 1 and 3 are equally probable, the decision of the best quadratic kappa is often grade 2. L is
 computed at the decisions of the best offsets and then at its own decisions, and offsets on minus the expected costs
 make up for the rest.
+
+``decide.choose`` calls this module for several classes. Searches for offsets are in ``offsets``, ``required_offsets``
+and ``certified_offsets``.
 """
 
 from __future__ import annotations

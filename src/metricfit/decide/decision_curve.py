@@ -1,4 +1,7 @@
-"""What every threshold of two classes would give: the counts, the rates and the value of the metric."""
+"""What every threshold of two classes would give: the counts, the rates and the value of the metric.
+
+Estimators show it as ``curve_``. It chooses nothing, and so is a module apart from ``decide.choose``.
+"""
 
 from __future__ import annotations
 

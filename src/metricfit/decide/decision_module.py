@@ -1,4 +1,7 @@
-"""DecisionModule: a torch model together with its decision, as one module that is saved and exported."""
+"""DecisionModule: a torch model together with its decision, as one module that is saved and exported.
+
+It is the only module of ``decide`` that imports torch, and is loaded when it is used.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,9 @@ with class c changes the expected metric of c by ``p * if_true + (1 - p) * if_fa
 the pixels that c has. So the classes set prices, every pixel goes to the class that gains most, the prices change, and
 so on. New prices are averaged with the last ones, without which whole classes would change places in every round. The
 best class map on the way is kept.
+
+This is the arithmetic behind ``decide.units``, which reads and checks what users pass. It takes arrays and tensors, and
+computes where the data are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One threshold per group: the best metric of all rows under requirements in every group, or on gaps between groups."""
+"""One threshold per group: the best metric of all rows under requirements in every group, or on gaps between groups.
+
+It is a public function with a search of its own: groups share one metric, and requirements hold in each of them.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ unit has a best decision, which follows from its probabilities and needs no labe
 Labels that depend on each other need more than one probability per label. For F-beta it is enough to know how probable
 it is that label i is there and s labels are there in all: for every number k of marked labels the value is then a sum
 over the marked labels, and its k largest terms are the best choice (Dembczynski et al. 2011).
+
+Both functions are public. They take arrays and tensors, and return the kind that they get.
 """
 
 from __future__ import annotations
