@@ -66,7 +66,7 @@ def _warn_of_absent_classes(model: MetricClassifier, y: pd.Series) -> None:
         )
 
 
-def _lines(result: dict[str, Any], *, all_metrics: bool) -> list[str | Table]:
+def _lines(result: dict[str, Any], *, all_metrics: bool = False) -> list[str | Table]:
     """Write the result as text: the decisions by class, the comparison with training, then the metrics."""
     lines: list[str | Table] = []
     if result["classes"] is None:
