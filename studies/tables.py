@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from metricfit.core.arrays import Floats
 from metricfit.core.counts import Counts
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.rules import choose_threshold
@@ -110,14 +110,14 @@ class Judge:
 
     def __init__(self, arrays: Any, metric: Metric) -> None:
         self.arrays, self.metric = arrays, metric
-        self.y, self.y_test = (torch.from_numpy(arrays[key]) for key in ("y", "y_test"))
+        self.y, self.y_test = arrays["y"], arrays["y_test"]
         self.selection = Selection(self.y, None, metric, "macro")
-        self.held_out: dict[str, Tensor] = {}
-        self.test: dict[str, Tensor] = {}
+        self.held_out: dict[str, Floats] = {}
+        self.test: dict[str, Floats] = {}
         self.chosen: dict[Any, Any] = {}
 
     def value(self, names: tuple[str, ...], weights: str, rule: str) -> float:
-        """Calibrate, weight, calibrate again, decide, and count on the test rows, as MetricClassifier does."""
+        """Calibrate, weight, calibrate again, decide on the same rows, and count on the test rows."""
         for name in names:
             self._calibrate(name)
         shares = self._weights(names, weights)
@@ -125,18 +125,18 @@ class Judge:
         calibration = fit_calibration(mixture, self.y, None)
         threshold = choose_threshold(calibration(mixture).squeeze(1), self.y, None, self.metric, rule=rule).threshold
         new = calibration(sum(share * self.test[name] for share, name in zip(shares, names, strict=True)))
-        decided = (new.squeeze(1) >= threshold).long()
+        decided = (new.squeeze(1) >= threshold).astype(np.int64)
         return round(self.metric(Counts.from_labels(decided, self.y_test)).item(), 6)
 
     def _calibrate(self, name: str) -> None:
         if name not in self.held_out:
-            raw = torch.from_numpy(self.arrays[f"{name}|held_out"]).double()[:, None]
+            raw = self.arrays[f"{name}|held_out"].astype(np.float64)[:, None]
             calibration = fit_calibration(raw, self.y, None)
             self.held_out[name] = calibration(raw)
-            self.test[name] = calibration(torch.from_numpy(self.arrays[f"{name}|test"]).double()[:, None])
+            self.test[name] = calibration(self.arrays[f"{name}|test"].astype(np.float64)[:, None])
 
     def _weights(self, names: tuple[str, ...], kind: str) -> Any:
-        logits = [self.held_out[name] for name in names]
+        logits = np.stack([self.held_out[name] for name in names])
         if kind == "equal":
             return np.full(len(names), 1 / len(names))
         if kind == "both":
