@@ -5,11 +5,13 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import TimeSeriesSplit
 
 from metricfit import MetricClassifier
 from metricfit.decide.decision import APPROXIMATE, GUARANTEED
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import InfeasibleError
+from metricfit.report.model_page import screen_of_fit
 from metricfit.tabular.model_card import model_card
 
 SETTINGS = {"models": ["linear"], "random_state": 0, "n_jobs": 1, "members": 4}
@@ -54,6 +56,13 @@ def test_it_is_guaranteed_and_remembered(model, tmp_path):
     assert loaded.rethreshold(confidence=0.8).certificate_ == GUARANTEED
     plain = MetricClassifier(**REQUIRED, **SETTINGS).fit(*table())
     assert plain.certificate_ == APPROXIMATE
+    assert "rows that were kept apart from training" in screen_of_fit(model, "y").note
+    assert "rows that were kept apart" not in screen_of_fit(plain, "y").note
+    X, y = table()
+    with pytest.raises(InvalidValueError, match=r"a fold trains on .*, or rows that are kept apart \(calibration=0.3"):
+        MetricClassifier(cv=TimeSeriesSplit(3), **REQUIRED, **SETTINGS).fit(X, y)
+    in_order = MetricClassifier(cv=TimeSeriesSplit(3), calibration=0.4, **REQUIRED, **SETTINGS).fit(X, y)
+    assert in_order.certificate_ == GUARANTEED
 
 
 def test_the_bound_is_that_of_the_rows_apart(model):

@@ -111,9 +111,14 @@ def test_groups_are_certified_by_one_row_of_each():
     assert model.certificate_ == APPROXIMATE
     apart = MetricClassifier(subject_to="recall >= 0.7", confidence=0.9, calibration=0.4, **SETTINGS)
     assert apart.fit(X, y, groups=groups).certificate_ == GUARANTEED
+    for in_groups in (model, apart):
+        for said in (verdict_of_fit(in_groups), model_card(in_groups)):
+            assert f"{in_groups.certificate_[1:]} at 90 % confidence for a row drawn at random from a new group" in said
     repeated = RepeatedStratifiedKFold(n_splits=4, n_repeats=2, random_state=0)
     tuned = TunedDecisionClassifier(LogisticRegression(), subject_to="recall >= 0.7", confidence=0.9, cv=repeated)
     assert tuned.fit(X, y).certificate_ == APPROXIMATE  # of the two scores of a row, one counts
+    assert "group" not in verdict_of_fit(tuned)
+    assert "from a new group" not in model_card(tuned)
 
 
 def test_weights_are_refused_before_training(monkeypatch):

@@ -34,7 +34,7 @@ from metricfit.report.tables import (
     worst_decisions,
 )
 from metricfit.report.training_curves import learning_curves
-from metricfit.tabular.facts import ModelFacts, model_facts
+from metricfit.tabular.facts import ROW_OF_A_GROUP, ModelFacts, model_facts
 from metricfit.tabular.insight.importance import MIN_ROWS, measure_importance
 from metricfit.tabular.insight.judged_rows import held_out_rows, judged_file_rows, judged_rows, read_sample
 from metricfit.tabular.insight.periods import describe_fall, values_by_period
@@ -45,6 +45,7 @@ from metricfit.tabular.selection import Selection
 SUBJECT = "This model"
 THRESHOLD_INTERVAL = "95 % bootstrap interval of the threshold"
 OUT_OF_FOLD = "Out of fold: each row is scored by models that did not train on it."
+APART = "These rows were kept apart from training."
 CHOSEN_HERE = (
     "The labels of these rows chose the decision, so the values here are usually slightly better than on new rows."
 )
@@ -177,10 +178,10 @@ def _decision_sections(rows: DecidedRows, group: str | None) -> list[Section]:
     """Show what is referred, the decisions, and the values by group."""
     sections: list[Section] = []
     model, facts, classes, metric = rows.model, rows.facts, rows.classes, rows.metric
-    lead = f"{OUT_OF_FOLD} {CHOSEN_HERE if facts.chosen_on_labels else ''}".strip() if rows.held_out else ""
+    short = "" if not rows.held_out else APART if facts.apart else OUT_OF_FOLD
+    lead = f"{short} {CHOSEN_HERE}" if rows.held_out and facts.chosen_on_labels else short
     table: dict[str, Any] = {"metric": metric, "weight": rows.weight}
     if rows.referred is not None:
-        short = OUT_OF_FOLD if rows.held_out else ""
         sections.append(referral_table(rows.decided, rows.y, classes=classes, lead=short, **table))
     if rows.costs is not None:
         sections.append(cost_table(rows.decided, rows.y, rows.costs, classes=classes, lead=lead, **table))
@@ -295,7 +296,8 @@ def verdict_of_fit(model: Any) -> str:
         )
     elif met and facts.certificate is not None and facts.confidence is not None:
         certificate = facts.certificate[0].upper() + facts.certificate[1:]
-        sentences.append(f"{certificate} at {format_percent(facts.confidence)} confidence: {met} here.")
+        about = f" for {ROW_OF_A_GROUP}" if facts.in_groups else ""
+        sentences.append(f"{certificate} at {format_percent(facts.confidence)} confidence{about}: {met} here.")
         if facts.out_of_fold:
             sentences.append(f"New rows are scored by other models than these rows. {EXACT}")
     elif met:
@@ -328,6 +330,8 @@ def screen_of_fit(model: Any, target: str | None) -> FirstScreen:
     rows = DecidedRows.of_training(model)
     facts, single = rows.facts, _best_family(rows)
     note = "Counts and values are those of the training rows, each decided by models that did not train on it."
+    if facts.apart:
+        note = "Counts and values are those of rows that were kept apart from training."
     if rows.weight is not None:
         note += " Rows count by their weights."
     referred = []

@@ -29,6 +29,9 @@ SCOPE = (
     'rethreshold(prevalence="estimate", X=new_rows).'
 )
 
+#: What a confidence is about if rows are in groups: requirements are then tested on one row of each group.
+ROW_OF_A_GROUP = "a row drawn at random from a new group"
+
 
 @dataclass(frozen=True)
 class RequirementFact:
@@ -96,7 +99,7 @@ class ModelFacts:
         prevalence: The class balance that the model decides for, if it is not the one of training.
         rows: The number of held-out rows on which the decision was chosen; each row counts once.
         total: The number of rows of the table that ``fit`` got; None for models that were loaded.
-        apart: Whether these rows were kept apart from training; otherwise each was held out by some fold.
+        apart: Whether no model was trained on these rows; otherwise each was held out by some fold.
         groups: The number of groups of these rows; None if there were no groups.
         columns: The number of columns; None if only the estimator knows it.
         column_names: Their names, if they have some.
@@ -148,6 +151,11 @@ class ModelFacts:
     limits: tuple[str, ...]
 
     @property
+    def in_groups(self) -> bool:
+        """Whether some of these rows are in one group."""
+        return self.groups is not None and self.groups < self.rows
+
+    @property
     def basis(self) -> str:
         """What the estimate of the metric on new rows is made from."""
         if self.requirements:
@@ -179,6 +187,9 @@ def model_facts(model: Any) -> ModelFacts:
     metric, evidence, held_out = get_metric(model.metric), model.decision_.evidence, model.held_out_
     several = len(model.classes_) > 2 and not metric.whole_matrix
     classes, places = _classes(model), getattr(model, "_places", None)
+    rows = len(held_out.y) if places is None else len(np.unique(places.rows))
+    groups = None if held_out.groups is None else len(np.unique(held_out.groups))
+    in_groups = groups is not None and groups < rows
     table = [
         column for column in getattr(getattr(model, "encoder_", None), "columns", None) or [] if column is not None
     ]
@@ -199,7 +210,7 @@ def model_facts(model: Any) -> ModelFacts:
         threshold_interval=model.threshold_interval_ if one_threshold else None,
         refer_region=model.refer_region_,
         referred_share=model.referred_share_,
-        requirements=tuple(_requirement(model, text, result) for text, result in model.requirements_.items()),
+        requirements=tuple(_requirement(model, *each, in_groups) for each in model.requirements_.items()),
         requirements_met=model.requirements_met_,
         not_reachable=evidence.not_reachable,
         confidence=model.confidence_,
@@ -208,16 +219,16 @@ def model_facts(model: Any) -> ModelFacts:
         classes=classes,
         positive=model.pos_label_,
         prevalence=model.prevalence_ if model.shift_.any() else None,
-        rows=len(held_out.y) if places is None else len(np.unique(places.rows)),
+        rows=rows,
         total=None if places is None else places.total,
-        apart=getattr(model, "calibration", None) is not None,
-        groups=None if held_out.groups is None else len(np.unique(held_out.groups)),
+        apart=not model._decides_out_of_fold(),
+        groups=groups,
         columns=getattr(model, "n_features_in_", None),
         column_names=tuple(map(str, getattr(model, "feature_names_in_", ()))),
         column_kinds={kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
         families=tuple(getattr(model, "models_", ())),
         estimator=_estimator(model),
-        limits=tuple(_limits(model, classes)),
+        limits=tuple(_limits(model, classes, in_groups)),
     )
 
 
@@ -233,12 +244,13 @@ def _classes(model: Any) -> tuple[ClassFact, ...]:
     return tuple(ClassFact(name, int(rows), share) for name, rows, share in parts)
 
 
-def _requirement(model: Any, text: str, result: RequirementValue) -> RequirementFact:
+def _requirement(model: Any, text: str, result: RequirementValue, in_groups: bool) -> RequirementFact:
     on_rows = f"{result.value:.4g} on held-out rows"
     state: State
     if model.confidence_ is not None:
         state = "guaranteed" if model.certificate_ == GUARANTEED else "certified"
-        words = f"{model.certificate_} at {format_percent(model.confidence_)} confidence ({on_rows})"
+        about = f" for {ROW_OF_A_GROUP}" if in_groups else ""
+        words = f"{model.certificate_} at {format_percent(model.confidence_)} confidence{about} ({on_rows})"
     elif not result.met:
         state, words = "unmet", f"NOT {'met' if model.confidence is None else 'certified'} ({on_rows})"
     else:
@@ -254,7 +266,7 @@ def _estimator(model: Any) -> str | None:
     return f"{type(model.estimator).__name__}, {f'fitted on {folds} folds' if folds else 'fitted before'}"
 
 
-def _limits(model: Any, classes: tuple[ClassFact, ...]) -> list[str]:
+def _limits(model: Any, classes: tuple[ClassFact, ...], in_groups: bool) -> list[str]:
     """Say what the values of a model do not cover."""
     limits, evidence = [], model.decision_.evidence
     few = sorted((each for each in classes if each.rows < FEW_ROWS), key=lambda each: each.rows)
@@ -263,11 +275,8 @@ def _limits(model: Any, classes: tuple[ClassFact, ...]) -> list[str]:
         limits.append(f"Few rows: {listed}. Values that depend on these rows are uncertain.")
     if model.requirements_ and model.confidence_ is None:
         limits.append("The requirements were checked on held-out rows, and nothing is guaranteed on new rows.")
-    elif evidence.out_of_fold and model.confidence_ is not None:
-        limits.append(
-            "The requirements were certified on cross-validated scores. New rows are scored by other models, so the "
-            "confidence is approximate. Rows that are kept apart (calibration=0.3) make it exact."
-        )
+    elif model.confidence_ is not None:
+        limits += _limits_of_confidence(evidence.out_of_fold, in_groups)
     if not model.requirements_met_:
         limits.append(f"The requirements are not met: {evidence.not_reachable}.")
     limits.append(SCOPE)
@@ -281,4 +290,20 @@ def _limits(model: Any, classes: tuple[ClassFact, ...]) -> list[str]:
     limits.append(
         "What the columns mean, how the labels came about, and what wrong decisions do to people were not checked."
     )
+    return limits
+
+
+def _limits_of_confidence(out_of_fold: bool, in_groups: bool) -> list[str]:
+    """Say what a confidence does not cover."""
+    limits = []
+    if out_of_fold:
+        limits.append(
+            "The requirements were certified on cross-validated scores. New rows are scored by other models, so the "
+            "confidence is approximate. Rows that are kept apart (calibration=0.3) make it exact."
+        )
+    if in_groups:
+        limits.append(
+            f"The requirements were tested on one row of each group, so the confidence is about {ROW_OF_A_GROUP}. "
+            "Large groups do not count more than small ones."
+        )
     return limits
