@@ -12,6 +12,8 @@ pytest.importorskip("mypy")
 pytestmark = pytest.mark.slow  # mypy reads torch
 
 CORRECT = """
+from typing import Any
+
 import torch
 from torch import Tensor
 from metricfit import Counts, MetricLoss, get_metric, metric, metrics
@@ -26,11 +28,11 @@ loss = MetricLoss(metrics.fbeta(2), task="multilabel", average="macro")
 threshold = get_metric("f1").name.upper()
 
 @metric
-def lift(c: Counts) -> Tensor:
+def lift(c: Counts) -> Any:
     return c.tp * c.n / (c.predicted * c.positives)
 
 @metric(minimize=True)
-def scaled(c: Counts, k: float) -> Tensor:
+def scaled(c: Counts, k: float) -> Any:
     return k * c.fp / c.n
 
 mine: metrics.Metric = scaled(k=2)

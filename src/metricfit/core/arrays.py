@@ -21,6 +21,31 @@ Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
 
 
+class OneNumber(np.ndarray):
+    """An array of one number that ``float`` and ``int`` take, as they take a tensor of one number.
+
+    Counts of two classes and values of their metrics have the shape ``(1,)``, which NumPy does not convert.
+
+    Example:
+        >>> float(one_number(np.array([0.5])))
+        0.5
+    """
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+
+def one_number(values: Any) -> Any:
+    """Return an array ``(1,)`` of NumPy as one that converts to a number; anything else as it is."""
+    return values.view(OneNumber) if type(values) is np.ndarray and values.shape == (1,) else values
+
+
 def is_tensor(value: object) -> bool:
     """Return whether a value is a torch tensor.
 

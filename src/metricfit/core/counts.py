@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metricfit.core.arrays import Array, exact, is_floating, is_tensor, namespace, to_numpy
+from metricfit.core.arrays import Array, exact, is_floating, is_tensor, namespace, one_number, to_numpy
 from metricfit.core.numerics import Dual
 from metricfit.errors import InvalidValueError
 
@@ -62,7 +62,7 @@ class Counts:
             return
         if not all(is_tensor(cell) for cell in self):
             for name in ("tp", "fp", "fn", "tn"):
-                object.__setattr__(self, name, _as_cell(getattr(self, name), self))
+                object.__setattr__(self, name, one_number(_as_cell(getattr(self, name), self)))
         shapes = {tuple(cell.shape) for cell in self}
         if len(shapes) > 1:
             raise InvalidValueError(f"tp, fp, fn and tn must have one shape, got {', '.join(map(str, sorted(shapes)))}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec
 
 import numpy as np
 
-from metricfit.core.arrays import Array, is_array, to_numpy
+from metricfit.core.arrays import Array, is_array, one_number, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import Dual, where
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote, shorten
@@ -144,7 +144,7 @@ class Metric:
             from metricfit.metrics.scoring import score_estimator
 
             return score_estimator(self, counts, *scored, **settings)
-        return self._measure(counts)
+        return one_number(self._measure(counts))
 
     def _measure(self, counts: Counts) -> Array:
         """Compute the metric of counts."""
