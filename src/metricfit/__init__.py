@@ -86,7 +86,8 @@ __all__ = [
 _TABULAR = ("pandas", "scipy", "sklearn", "joblib", "lightgbm", "pyarrow", "safetensors", "skops")
 _EXTRAS = dict.fromkeys(_TABULAR, "metricfit[tabular]") | {"torch": "metricfit[torch]"}
 
-__getattr__ = load_later(__name__, _LATER, _EXTRAS)
+if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
+    __getattr__ = load_later(__name__, _LATER, _EXTRAS)
 
 
 def __dir__() -> list[str]:

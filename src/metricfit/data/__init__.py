@@ -16,4 +16,5 @@ _HOMES = {
     "split": "metricfit.data.splits",
 }
 
-__getattr__ = load_later(__name__, _HOMES, dict.fromkeys(("pandas", "pyarrow", "sklearn"), "metricfit[tabular]"))
+if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
+    __getattr__ = load_later(__name__, _HOMES, dict.fromkeys(("pandas", "pyarrow", "sklearn"), "metricfit[tabular]"))

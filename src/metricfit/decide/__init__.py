@@ -80,7 +80,8 @@ _MODULES = {
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
-__getattr__ = load_later(__name__, _HOMES, {"scipy": "metricfit[tabular]", "torch": "metricfit[torch]"})
+if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
+    __getattr__ = load_later(__name__, _HOMES, {"scipy": "metricfit[tabular]", "torch": "metricfit[torch]"})
 
 
 def __dir__() -> list[str]:

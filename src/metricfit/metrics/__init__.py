@@ -1,9 +1,8 @@
 """Metrics as formulas over counts: named ones, your own, and requirements on them."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from metricfit._extras import explain_missing
+from metricfit._extras import load_later
 from metricfit.core.numerics import ratio, root, share
 from metricfit.core.thresholds import PerLabel, ThresholdGrid
 from metricfit.metrics.average import averaged
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from metricfit.metrics.accumulator import Accumulator, BinnedScores
 
 #: What has buffers, which need torch.
-_LATER = ("Accumulator", "BinnedScores")
+_LATER = dict.fromkeys(("Accumulator", "BinnedScores"), "metricfit.metrics.accumulator")
 
 __all__ = [
     "Accumulator",
@@ -117,10 +116,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with explain_missing(f"metrics.{name}", ["torch"], "metricfit[torch]"):
-        value = getattr(import_module("metricfit.metrics.accumulator"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
+    __getattr__ = load_later(__name__, _LATER, {"torch": "metricfit[torch]"})

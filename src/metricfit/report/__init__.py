@@ -43,4 +43,7 @@ _LATER = {
     "write": "metricfit.report.page",
 }
 
-__getattr__ = load_later(__name__, _LATER, dict.fromkeys(("jinja2", "markupsafe", "matplotlib"), "metricfit[tabular]"))
+if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
+    __getattr__ = load_later(
+        __name__, _LATER, dict.fromkeys(("jinja2", "markupsafe", "matplotlib"), "metricfit[tabular]")
+    )

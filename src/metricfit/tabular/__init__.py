@@ -44,7 +44,8 @@ _MODULES = {
 _HOMES = {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
 _PACKAGES = ("scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors", "lightgbm", "skops")
 
-__getattr__ = load_later(__name__, _HOMES, dict.fromkeys(_PACKAGES, "metricfit[tabular]"))
+if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
+    __getattr__ = load_later(__name__, _HOMES, dict.fromkeys(_PACKAGES, "metricfit[tabular]"))
 
 
 def __dir__() -> list[str]:

@@ -13,4 +13,5 @@ __all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
 #: Loaded when first used: TunedDecisionClassifier needs none of the families.
 _HOMES = dict.fromkeys(("DEFAULT", "NAMES", "make_families"), "metricfit.tabular.families.choice")
 
-__getattr__ = load_later(__name__, _HOMES | {"Network": "metricfit.tabular.families.network"}, {})
+if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
+    __getattr__ = load_later(__name__, _HOMES | {"Network": "metricfit.tabular.families.network"}, {})
