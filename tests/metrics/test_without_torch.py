@@ -95,4 +95,7 @@ def test_streams_of_batches_say_that_they_need_torch(name):
         f"try:\n    metricfit.metrics.{name}\n"
         "except ModuleNotFoundError as error:\n    print(error)\n"
     )
-    assert run(code).strip() == f"metricfit.metrics.{name} needs torch, which is not installed: pip install metricfit[torch]"
+    assert (
+        run(code).strip()
+        == f"metricfit.metrics.{name} needs torch, which is not installed: pip install metricfit[torch]"
+    )

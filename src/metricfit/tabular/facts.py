@@ -210,7 +210,9 @@ def model_facts(model: Any) -> ModelFacts:
         threshold_interval=model.threshold_interval_ if one_threshold else None,
         refer_region=model.refer_region_,
         referred_share=model.referred_share_,
-        requirements=tuple(_requirement(model, *each, in_groups) for each in model.requirements_.items()),
+        requirements=tuple(
+            _requirement(model, text, result, in_groups) for text, result in model.requirements_.items()
+        ),
         requirements_met=model.requirements_met_,
         not_reachable=evidence.not_reachable,
         confidence=model.confidence_,
