@@ -54,6 +54,7 @@ DAY = 86_400
 TYPES = {
     "times with nanoseconds": (pa.array([1, 10**9 + 1, None], pa.time64("ns")), [time(), time(0, 0, 1), None]),
     "times": (pa.array([1, DAY - 1, None], pa.time32("s")), [time(0, 0, 1), time(23, 59, 59), None]),
+    "half precision": (pa.array(np.array([1, 2.5, np.nan], dtype=np.float16)), [1, 2.5, np.nan]),
     "days": (pa.array([0, 1, None], pa.date32()), [date(1970, 1, 1), date(1970, 1, 2), None]),
     "days after 9999": (
         pa.array([0, 5 * 10**6, None], pa.date32()),

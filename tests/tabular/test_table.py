@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
+from metricfit import MetricClassifier
 from metricfit.tabular.encoding.encoder import Scaling, TableEncoder
 
 
@@ -238,3 +239,23 @@ def test_what_cannot_be_taken_is_said():
         encoder.transform(pd.DataFrame({"a": [1.0], "b": ["text"]}))
     with pytest.raises(ValueError, match="infinity"):
         encoder.transform(pd.DataFrame({"a": [1.0], "b": [np.inf]}))
+
+
+def test_dates_beyond_the_years_of_microseconds_are_encoded():
+    days = np.array([10**15 + 86_400 * day for day in range(40)], dtype="datetime64[s]")
+    encoder = TableEncoder()
+    numbers = encoder.fit(pd.DataFrame({"day": days, "other": ["a", "b"] * 20}))
+    assert encoder.columns[0].kind == "date"
+    assert (np.diff(numbers[:, 0]) > 0).all()
+
+
+def test_tables_of_arrow_are_read_as_those_of_files():
+    times = pa.array([3600 * 10**9 * hour + 1 for hour in range(24)], pa.time64("ns"))
+    days = 5 * 10**6 + np.arange(24)
+    X, y = pa.table({"time": times, "far": pa.array(days.tolist(), pa.date32())}), np.arange(24) >= 12
+    settings = {"models": ["linear"], "members": 2, "random_state": 0, "n_jobs": 1}
+    predicted = MetricClassifier(**settings).fit(X, y).predict(X)
+    of_day = [datetime.time(hour) for hour in range(24)]
+    shown = pd.DataFrame({"time": of_day, "far": (days * 86_400).astype("M8[s]")})
+    assert np.array_equal(predicted, MetricClassifier(**settings).fit(shown, y).predict(shown))
+    assert np.array_equal(predicted, y)

@@ -236,9 +236,9 @@ def reading_columnar(path: Path, kind: str) -> Iterator[None]:
 def to_frame(rows: Any, path: Path) -> pd.DataFrame:
     """Convert a table or a batch of Arrow to pandas.
 
-    pandas has no nanoseconds within a time of day, which are cut off, and no objects for days after the year 9999,
-    which become times in seconds. Columns that pandas wrote from types of Arrow, or of another library, are read as the
-    types of pandas that hold such values.
+    pandas has no nanoseconds within a time of day, which are cut off, no index of half precision, which becomes
+    single, and no objects for days after the year 9999, which become times in seconds. Columns that pandas wrote
+    from types of Arrow, or of another library, are read as the types of pandas that hold such values.
 
     Raises:
         TableError: pandas has nothing that can hold a column; the message names it.
@@ -246,10 +246,11 @@ def to_frame(rows: Any, path: Path) -> pd.DataFrame:
     import pyarrow as pa
 
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    readable = {pa.time64("ns"): pa.time64("us"), pa.float16(): pa.float32()}
     for at, column in enumerate(table.schema):
-        if column.type == pa.time64("ns"):
-            times = table.column(at).cast(pa.time64("us"), safe=False)
-            table = table.set_column(at, column.with_type(times.type), times)
+        if column.type in readable:
+            values = table.column(at).cast(readable[column.type], safe=False)
+            table = table.set_column(at, column.with_type(values.type), values)
     table = _with_types_of_pandas(table)
     try:
         frame: pd.DataFrame = table.to_pandas()

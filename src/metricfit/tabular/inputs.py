@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from metricfit.data.columns import did_you_mean
-from metricfit.data.reading import ParquetTable
+from metricfit.data.reading import ParquetTable, to_frame
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 
@@ -27,8 +28,8 @@ def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     if isinstance(X, ParquetTable):
         validate_data(estimator, X.head(), reset=reset, skip_check_array=True)
         return X
-    if hasattr(X, "to_pandas"):  # polars, pyarrow
-        X = X.to_pandas()
+    if hasattr(X, "to_pandas"):
+        X = to_pandas(X)
     if isinstance(X, pd.DataFrame):
         X = X if reset else columns_of_fit(estimator, X)
         check_names_differ(X)
@@ -46,6 +47,11 @@ def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
         array = validate_data(estimator, values, reset=reset, dtype=None, ensure_all_finite=False)
         return pd.DataFrame(array).infer_objects()
     return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+
+
+def to_pandas(X: Any) -> Any:
+    """Convert a table of polars or Arrow to pandas, as the tables of files are."""
+    return to_frame(X, Path("X")) if type(X).__module__.startswith("pyarrow") else X.to_pandas()
 
 
 def columns_of_fit(estimator: BaseEstimator, X: Any, source: str = "X") -> Any:

@@ -52,6 +52,7 @@ from metricfit.tabular.compare.trainings import (
 )
 from metricfit.tabular.compare.verdict import ComparisonRow, advise, standings
 from metricfit.tabular.families.family import Integers, Splits
+from metricfit.tabular.inputs import to_pandas
 from metricfit.tabular.parameters import threads_of
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 
@@ -493,7 +494,7 @@ def read_rows(table: Any, target: Any, groups: Any, time: Any) -> ComparedRows:
     """
     if groups is not None and time is not None:
         raise InvalidValueError("groups= and time= both say how rows are split into folds; give one of them")
-    frame = table.to_pandas() if hasattr(table, "to_pandas") else pd.DataFrame(table)
+    frame = to_pandas(table) if hasattr(table, "to_pandas") else pd.DataFrame(table)
     frame = frame.rename(columns=str)
     y, target_name = _column(frame, target, "target")
     aside, name = (time, "time") if groups is None else (groups, "groups")

@@ -304,7 +304,8 @@ def _check_single_values(column: Any) -> None:
 
 
 def _seconds_since_1970(time: Any) -> Any:
-    return (time - pd.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds()
+    epoch = pd.Timestamp("1970-01-01", tz="UTC").as_unit(time.dt.unit)  # years beyond 294,000 have no microseconds
+    return (time - epoch).dt.total_seconds()
 
 
 def distinct_texts(column: Any) -> tuple[NDArray[np.int64], list[str | None]]:

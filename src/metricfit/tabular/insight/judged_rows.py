@@ -23,7 +23,7 @@ from metricfit.decide.decision import REFERRED
 from metricfit.decide.held_out import HeldOut
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric, get_metric
-from metricfit.tabular.inputs import columns_of_fit
+from metricfit.tabular.inputs import columns_of_fit, to_pandas
 from metricfit.tabular.large_rows import stratified_sample
 from metricfit.tabular.row_checks import average_of_classes, checked_labels, checked_weights
 
@@ -224,8 +224,8 @@ def judged_rows(
 
 def plain_table(X: Any) -> Any:
     """Return a pandas DataFrame, an array, a sparse matrix or a list as it can be indexed by rows and columns."""
-    if hasattr(X, "to_pandas"):  # polars, pyarrow
-        X = X.to_pandas()
+    if hasattr(X, "to_pandas"):
+        X = to_pandas(X)
     if isinstance(X, pd.DataFrame):
         return X
     if issparse(X):
