@@ -11,6 +11,6 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 def test_the_versions_of_both_distributions_agree():
     """Change both files called ``_version.py``, and the dependency in papers/pyproject.toml."""
-    needed = re.search(r'"metricfit\[cli\]==([^"]+)"', PROJECT.read_text(encoding="utf-8"))
+    needed = re.search(r'"metricfit\[cli,torch\]==([^"]+)"', PROJECT.read_text(encoding="utf-8"))
     assert needed is not None
     assert metricfit.__version__ == __version__ == needed[1]

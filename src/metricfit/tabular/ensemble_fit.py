@@ -72,10 +72,13 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     families, splits = families_of(model), splits_of(model, prepared)
     places = _places(splits, prepared)
 
+    first_parts: list[Integers] = []  # copies are known by the logits of the first family
+
     def value_of(logits: Floats) -> float:
         family, held_out = collect([logits])
-        parts = parts_of(held_out, places.folds)
-        judges = cross_fit(family, parts, metric, model.average, requirements)
+        if not first_parts:
+            first_parts.append(parts_of(held_out, places.folds))
+        judges = cross_fit(family, first_parts[0], metric, model.average, requirements)
         selection = family.selection(metric, model.average, requirements)
         return selection.decided_value(judges.logits_of_family(0, family.logits[0]))
 
