@@ -136,7 +136,8 @@ def value_of_rows(
         costs: What wrong decisions cost, for a metric with costs from columns.
 
     Returns:
-        The value, and the interval; the interval is None if all rows are of one class.
+        The value, and the interval; the interval is None if all rows are of one class. Class shares vary in it, because
+        it is compared with the value of rows whose class shares are others.
     """
     weights = np.ones((1, len(y))) if weight is None else weight[None]
     value = float(weighted_values(metric, average, classes, y, decided, weights, costs)[0])
@@ -148,7 +149,8 @@ def value_of_rows(
         return value, interval_of_costs(paid) if weight is None else None
     part_weight = None if weight is None else weight[counted]
     matrix = metric.needs_matrix and classes > 2
-    counts = drawn_counts(decided[counted], y[counted], classes, part_weight, matrix=matrix)
+    part = (decided[counted], y[counted])
+    counts = drawn_counts(*part, classes, part_weight, matrix=matrix, fixed_classes=False)
     if classes == 2:  # the positive class alone
         cells = (counts.tp, counts.fp, counts.fn, counts.tn)
         counts = Counts(*(cell[..., 1:] for cell in cells), exclusive=True)

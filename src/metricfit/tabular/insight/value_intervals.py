@@ -186,6 +186,7 @@ def drawn_counts(
     groups: NDArray[Any] | None = None,
     *,
     matrix: bool = False,
+    fixed_classes: bool = True,
 ) -> Counts:
     """Draw counts of decisions as they could be on other rows of the same kind.
 
@@ -196,24 +197,30 @@ def drawn_counts(
         weight: One weight per row, or None.
         groups: One group per row, or None; whole groups are drawn.
         matrix: Whether the counts must hold the whole confusion matrix.
+        fixed_classes: Whether every draw has as many rows of each class. With more than 50 classes they always vary.
 
     Returns:
         Counts ``(draws, classes)``.
     """
     if weight is not None or groups is not None:
-        return _resampled(predicted, target, classes, weight, groups, matrix=matrix)
+        strata = target if fixed_classes else None
+        return _resampled(predicted, target, classes, weight, groups, strata, matrix=matrix)
     if classes > MOST_CLASSES:
         return resampled_counts(predicted, target, classes, matrix=matrix)
-    return _posterior(predicted, target, classes)
+    return _posterior(predicted, target, classes, fixed_classes)
 
 
-def _posterior(predicted: NDArray[np.int64], target: NDArray[np.int64], classes: int) -> Counts:
+def _posterior(predicted: NDArray[np.int64], target: NDArray[np.int64], classes: int, fixed_classes: bool) -> Counts:
     rows = np.bincount(target * classes + predicted, minlength=classes * classes).reshape(classes, classes)
     prior = np.full((classes, classes), 0.5 / (classes - 1))
     np.fill_diagonal(prior, 0.5)
     drawn = np.random.default_rng(0).gamma(rows + prior, size=(DRAWS, classes, classes))
     shares = drawn / drawn.sum(2, keepdims=True)
-    return ConfusionMatrix(shares * rows.sum(1)[:, None])
+    of_class = rows.sum(1)
+    if not fixed_classes:
+        sizes = drawn.sum(2) * (of_class > 0)
+        of_class = len(target) * sizes / sizes.sum(1, keepdims=True)
+    return ConfusionMatrix(shares * of_class[..., None])
 
 
 def _resampled(
@@ -222,6 +229,7 @@ def _resampled(
     classes: int,
     weight: NDArray[np.float64] | None,
     groups: NDArray[Any] | None,
+    strata: NDArray[np.int64] | None,
     *,
     matrix: bool,
 ) -> Counts:
@@ -230,7 +238,7 @@ def _resampled(
     size = max(1, min(draws, ROWS_AT_A_TIME // rows))
     parts = []
     for first in range(0, draws, size):
-        drawn = draw_multiplicities(target, groups, rows, min(size, draws - first), rng)
+        drawn = draw_multiplicities(strata, groups, rows, min(size, draws - first), rng)
         weights = drawn if weight is None else drawn * weight
         parts.append(weighted_counts(classes, target, predicted, weights, matrix=matrix))
     return parts[0].with_tensors(np.concatenate(cells) for cells in zip(*(part.tensors for part in parts), strict=True))
