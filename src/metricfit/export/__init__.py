@@ -1,6 +1,6 @@
-"""Models outside of this package: ONNX, MLflow, and plain parts of scikit-learn.
+"""Models outside of this package: ONNX and MLflow.
 
 ``onnx`` writes one graph of encoding (``columns``), families (``trees``, ``estimators``, ``networks``), calibration and
-decision (``models``), and compares it with the model; ``mlflow`` saves models for MLflow's loader; ``scikit_learn``
-builds a pipeline of scikit-learn. ``made_up`` makes rows to compare on.
+decision (``models``), and compares it with the model, on rows of the user's or on rows that are ``made_up``. ``mlflow``
+saves models for MLflow's loader.
 """

@@ -49,7 +49,6 @@ from metricfit.tabular.row_checks import (
 )
 
 if TYPE_CHECKING:
-    from sklearn.model_selection import FixedThresholdClassifier
     from typing_extensions import Self
 
     from metricfit.tabular.insight.importance import Importance
@@ -485,26 +484,6 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         from metricfit.tabular.insight.worst_rows import find_worst_rows
 
         return find_worst_rows(judged_rows(self, X, y, out_of_fold=out_of_fold), n)
-
-    def to_sklearn(self, X: Any = None) -> FixedThresholdClassifier:
-        """Return the model as scikit-learn's own parts, fitted, where they suffice.
-
-        A MetricClassifier of two classes whose only family is "linear" or "extra_trees", with numbers and categories,
-        becomes a pipeline in a FixedThresholdClassifier. A TunedDecisionClassifier of two classes with one estimator,
-        by ``cv="prefit"`` or ``ensemble=False``, becomes that estimator in a FixedThresholdClassifier.
-
-        Args:
-            X: Rows to compare labels on, such as the training rows. By default a MetricClassifier makes up rows.
-
-        Returns:
-            The classifier. With "linear" its ``predict_proba`` are the model's probabilities; otherwise they are those
-            of the estimator, without the model's calibration, and the threshold is one of these.
-
-        Raises:
-            ExportError: If scikit-learn has no parts for this model; the message says what to do.
-        """
-        check_is_fitted(self, "decision_")
-        return import_module("metricfit.export.scikit_learn").to_sklearn(self, X)
 
     def export_onnx(self, path: str | os.PathLike[str], X: Any = None) -> Any:
         """Write the model as one graph of ONNX, which onnxruntime runs without torch and scikit-learn.

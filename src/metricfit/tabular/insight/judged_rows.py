@@ -13,13 +13,10 @@ from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit.core.counts import Counts
-from metricfit.core.decisions import count_labels
 from metricfit.core.types import ScalarAverage
 from metricfit.data.reading import ParquetRows, ParquetTable
 from metricfit.decide.calibration import sigmoid
 from metricfit.decide.costs import RowCosts
-from metricfit.decide.decision import REFERRED
 from metricfit.decide.held_out import HeldOut
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric, get_metric
@@ -54,20 +51,6 @@ def held_out_decisions(model: Any) -> NDArray[Any]:
     costs, logits = held_out_costs(model), held_out_rows(model).logits
     decided: Integers = model.decision_.decide_or_refer(logits if costs is None else costs.margins(logits))
     return decided
-
-
-def held_out_counts(model: Any) -> Counts:
-    """Count the decisions about the held-out rows; rows that are referred to a person do not count."""
-    held_out, decided = held_out_rows(model), held_out_decisions(model)
-    several = len(model.classes_) > 2
-    kept = decided != REFERRED
-    return count_labels(
-        decided[kept],
-        held_out.y[kept],
-        num_classes=len(model.classes_) if several else None,
-        weight=None if held_out.weight is None else held_out.weight[kept],
-        matrix=several,
-    )
 
 
 Floats = NDArray[np.float64]
