@@ -1,12 +1,13 @@
 """Mistakes of training scripts: the message of each names the remedy."""
 
+import copy
 import warnings
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from metricfit import MetricLoss
+from metricfit import MetricLoss, losses
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses import FocalLoss
 from metricfit.losses.gradient_watch import ProbabilitiesWarning
@@ -76,6 +77,36 @@ def test_probabilities_in_place_of_logits_are_noticed_once(classes):
         _ = [loss(outputs, target) for _ in range(40)]
     assert len(caught) == 1
     assert caught[0].filename == __file__
+
+
+OTHER_LOSSES = [
+    FocalLoss(2.0),
+    FocalLoss(2.0, task="binary"),
+    losses.MSFELoss(),
+    losses.MAELoss(),
+    losses.SoftAUROCLoss(),
+    losses.LovaszLoss(),
+    losses.LogitAdjustedLoss(class_counts=[5, 5]),
+]
+
+
+@pytest.mark.parametrize("loss", OTHER_LOSSES, ids=lambda loss: type(loss).__name__)
+def test_other_losses_notice_probabilities_once_too(loss):
+    target = torch.arange(30) % 2
+    logits = torch.randn(30, generator=torch.Generator().manual_seed(0))
+    if isinstance(loss, losses.LogitAdjustedLoss):
+        logits = torch.stack([-logits, logits], 1)
+    outputs = logits.sigmoid().requires_grad_()
+    ordinary = copy.deepcopy(loss)
+    warned = f"{type(loss).__name__}: all logits of 4 batches lie"
+    with pytest.warns(ProbabilitiesWarning, match=warned) as caught:
+        _ = [loss(outputs, target) for _ in range(40)]
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(40):
+            ordinary.train()(logits, target)
+            copy.deepcopy(ordinary).eval()(outputs, target)
 
 
 @pytest.mark.parametrize("outputs", [torch.zeros(8), torch.linspace(-0.01, 0.9, 8), torch.linspace(0, 1.01, 8)])

@@ -26,6 +26,7 @@ from metricfit.core.tasks import check_task, columns
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.losses.gradient_watch import RangeWatch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -104,6 +105,7 @@ class BatchLoss(Loss):
     def __init__(self, *, sync: bool) -> None:
         super().__init__()
         self.sync = sync
+        self._range = RangeWatch()
 
     @property
     def spans_ranks(self) -> bool:
@@ -142,7 +144,9 @@ class AdditiveLoss(BatchLoss, ABC):
         Returns:
             The loss, a scalar.
         """
-        return self.value(self.over_ranks(self.statistics(logits, target, weight)))
+        loss: Tensor = self.value(self.over_ranks(self.statistics(logits, target, weight)))
+        self._range.look(self, logits)
+        return loss
 
     @abstractmethod
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""What a MetricLoss looks at while it trains, and warns about: dead gradients, no progress, inputs of the wrong kind.
+"""What losses look at while they train, and warn about: dead gradients, no progress, inputs of the wrong kind.
 
 This is an idea of its own: a loss computes the same value and gradient without it.
 """
@@ -10,7 +10,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from metricfit.core.batch_counts import BatchCounts
@@ -82,6 +82,53 @@ class ProbabilitiesWarning(UserWarning):
     """
 
 
+class RangeWatch:
+    """Warns once if the logits of the forward passes 1, 2, 4 and 8 of one loss all look like probabilities.
+
+    Copies and loaded objects start from the beginning.
+    """
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.like_probabilities: int | None = 0  # checked passes so far; None if nothing is left to check
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RangeWatch, ()
+
+    def look(self, module: nn.Module, logits: Tensor) -> None:
+        """Look at a forward pass of a loss in training."""
+        if torch.compiler.is_compiling() or self.like_probabilities is None or not module.training:
+            return
+        if logits.numel() and looks_at_values(logits, None):
+            self.passes += 1
+            if self.passes & (self.passes - 1) == 0:
+                self.judge(logits, type(module).__name__)
+
+    def judge(self, logits: Tensor, owner: str, remedy: str = "") -> None:
+        """Judge the logits of a pass that is checked.
+
+        Args:
+            logits: The logits.
+            owner: What the warning calls the loss.
+            remedy: What else may be done than to pass logits.
+        """
+        if self.like_probabilities is None:
+            return
+        limits = extremes(logits)
+        if limits is None or not (0 <= limits[0] < limits[1] <= 1):
+            self.like_probabilities = None
+            return
+        self.like_probabilities += 1
+        if self.like_probabilities == PROBABLE:
+            self.like_probabilities = None
+            warnings.warn(
+                f"{owner}: all logits of {PROBABLE} batches lie in [0, 1], as probabilities do. Pass logits, the "
+                f"outputs before the sigmoid or softmax{remedy}. Logits that happen to lie there are fine",
+                ProbabilitiesWarning,
+                stacklevel=6,
+            )
+
+
 class TrainingWatch:
     """Looks at the forward passes of one MetricLoss in training, and warns once about each sign of trouble.
 
@@ -101,7 +148,7 @@ class TrainingWatch:
         self.passes = 0
         self.warned = False
         self.warned_of_half = False
-        self.like_probabilities: int | None = 0
+        self.range = RangeWatch()
         self._hooks: list[RemovableHandle] = []
         self.passes_of_classes = 0
         self.first_values: list[float] = []
@@ -145,7 +192,7 @@ class TrainingWatch:
         self.passes += 1
         if self.passes & (self.passes - 1) == 0:
             if not module.from_probabilities:
-                self._look_at_range(logits, owner)
+                self.range.judge(logits, owner, ", or say from_probabilities=True")
             counts = self.last_counts()
             if counts is not None and _has_both(counts, module.classes):
                 self._watch_gradient(loss, logits, owner)
@@ -161,25 +208,6 @@ class TrainingWatch:
                 f"{owner}: float16 holds numbers up to {HALF:,}, and the gradients of this metric, whose values go up "
                 f"to {largest:g}, can be larger, and then infinite. Divide its costs by a constant, or pass "
                 "logits.float()",
-                stacklevel=6,
-            )
-
-    def _look_at_range(self, logits: Tensor, owner: str) -> None:
-        """Warn once if the logits of the first passes that are checked all look like probabilities."""
-        if self.like_probabilities is None:
-            return
-        limits = extremes(logits)
-        if limits is None or not (0 <= limits[0] < limits[1] <= 1):
-            self.like_probabilities = None
-            return
-        self.like_probabilities += 1
-        if self.like_probabilities == PROBABLE:
-            self.like_probabilities = None
-            warnings.warn(
-                f"{owner}: all logits of {PROBABLE} batches lie in [0, 1], as probabilities do. Pass logits, the "
-                "outputs before the sigmoid or softmax, or say from_probabilities=True. Logits that happen to lie "
-                "there are fine",
-                ProbabilitiesWarning,
                 stacklevel=6,
             )
 

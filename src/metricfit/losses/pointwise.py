@@ -81,6 +81,7 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
         if self.ignore_index is None and self.task is None and not self.sync:
             mean = self._quick_mean(logits, target, weight)
             if mean is not None:
+                self._range.look(self, logits)
                 return mean
         return super().forward(logits, target, weight)
 

@@ -93,6 +93,7 @@ class LovaszLoss(BatchLoss):
         if gathers and not self.per_image:
             errors, truth, weights = gather_over_ranks(torch.stack([errors, truth, weights]), dim=-1)
         losses = lovasz_extension(errors, truth, weights)
+        self._range.look(self, logits)
         if looks_at_values(logits, None):
             check_finite(losses.detach(), logits)
         samples = truth * weights if isinstance(batch, Classes) else weights
