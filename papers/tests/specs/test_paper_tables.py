@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -152,6 +153,57 @@ def test_the_published_test_rows_of_adult(folder):
     for each in made:
         np.testing.assert_array_equal(each.test, chosen)
     assert made[0].train.tolist() != made[1].train.tolist()
+
+
+def rewrite(folder, to, file, change):
+    """Copy the tiny data to another folder, with one file changed."""
+    shutil.copytree(folder, to)
+    path = next(to.glob(f"{file}.*"))
+    tiny = change(pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path))
+    path.unlink()
+    tiny.to_csv(to / f"{file}.csv", index=False)
+    return to
+
+
+SPLIT_BY = [
+    ("adult", "tabular/adult", "split", "code"),
+    ("cocktailparty", "tabular/cocktailparty_dyads", "frame", "corrected"),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "column", "protocol"), SPLIT_BY)
+def test_a_file_without_the_column_of_the_split_is_refused(folder, tmp_path, name, file, column, protocol):
+    spec = papers.find_table("btg-1")
+    other = rewrite(folder, tmp_path / "data", file, lambda tiny: tiny.drop(columns=column))
+    small = {"data": other, "trials": 1, "epochs": 1, "only": [name], "rows": ["BCE"], "device": "cpu"}
+    with pytest.raises(ValueError, match=f"no column '{column}'.*{protocol}.*metricfit datasets --fetch {name}"):
+        papers.run_table(spec, protocol, tmp_path / "out", **small)
+    with pytest.raises(ValueError, match=f"no column '{column}'"):
+        trials.make_trials(spec.datasets[name], str(other), spec.prepare, spec.protocols[protocol], 1, "")
+    assert papers.run_table(spec, "paper", tmp_path / "out", **small).rows  # which splits at random
+
+
+@pytest.mark.parametrize(("name", "file", "column", "protocol"), SPLIT_BY)
+def test_cells_of_another_split_are_not_reused(folder, tmp_path, name, file, column, protocol):
+    spec = papers.find_table("btg-1")
+    other = rewrite(
+        folder, tmp_path / "data", file, lambda tiny: tiny.assign(**{column: tiny[column].to_numpy()[::-1]})
+    )
+    small = {"trials": 1, "epochs": 1, "only": [name], "rows": ["BCE"], "device": "cpu"}
+    papers.run_table(spec, protocol, tmp_path / "out", data=folder, **small)
+    papers.run_table(spec, protocol, tmp_path / "out", data=folder, train=False, **small)
+    with pytest.raises(papers.UnfinishedCellsError):
+        papers.run_table(spec, protocol, tmp_path / "out", data=other, train=False, **small)
+    papers.run_table(spec, "paper", tmp_path / "out", data=folder, **small)
+    papers.run_table(spec, "paper", tmp_path / "out", data=other, train=False, **small)  # where the split is no matter
+
+
+def test_the_hashes_of_the_catalogue_are_those_of_the_published_columns():
+    adult, cocktailparty = dict(CATALOGUE["adult"].hashes), dict(CATALOGUE["cocktailparty"].hashes)
+    parts = np.repeat(["train", "test"], [32561, 16281])  # UCI's two files, one after the other
+    assert adult == {"split": dataset_files.hash_column(parts)}
+    frames = np.repeat(np.arange(320), 15)  # 15 pairs of six people in each frame
+    assert cocktailparty == {"frame": dataset_files.hash_column(frames)}
 
 
 def test_all_missing_datasets_are_reported_before_anything_is_trained(tmp_path):

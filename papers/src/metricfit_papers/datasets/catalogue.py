@@ -63,6 +63,7 @@ class Entry(NamedTuple):
     drop: tuple[str, ...] = ()
     groups: str | None = None
     published_split: str | None = None
+    hashes: tuple[tuple[str, str], ...] = ()  # of the published split and the groups, by the name of the column
 
 
 CATALOGUE = {
@@ -83,6 +84,7 @@ CATALOGUE = {
         label_of_positive=">50K",
         openml=1590,
         published_split="split",
+        hashes=(("split", "1f9cbec3d31f0db9"),),
     ),
     "creditcard": Entry(
         *("tabular/creditcard", 284807, 492, "a fraud", "https://www.kaggle.com/datasets/mlg-ulb/creditcardfraud"),
@@ -94,6 +96,7 @@ CATALOGUE = {
         "https://github.com/vrichter/group-assignment-datasets (how its pairs are built: docs/reproduction/data.md)",
         drop=("timestamp_us", "person1", "person2", "imputed"),
         groups="frame",
+        hashes=(("frame", "ca8afeb66de56c59"),),
     ),
     "diabetes_100k": Entry(
         *("tabular/diabetes_100k", 100000, 8500, "diabetes"),

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from metricfit._files import hash_bytes
 from metricfit.errors import InvalidValueError
 from metricfit_papers.datasets import Table, load
-from metricfit_papers.datasets.catalogue import find_dataset_file
+from metricfit_papers.datasets.catalogue import CATALOGUE, find_dataset_file
 from metricfit_papers.images.image_tasks import ImageTask
 from metricfit_papers.specs import vocabulary
 from metricfit_papers.specs.expressions import build_object
-from metricfit_papers.specs.table_spec import DatasetSpec
+from metricfit_papers.specs.table_spec import DatasetSpec, ProtocolSpec
 
 
 @lru_cache(maxsize=2)
@@ -56,26 +56,84 @@ def require_folder(folder: str | None, dataset: DatasetSpec) -> str:
     return folder
 
 
-def check_dataset_file(dataset: DatasetSpec, folder: str | None, beside: str) -> None:
-    """Raise FileNotFoundError with how to get the dataset, if its file is missing."""
+def check_dataset_file(dataset: DatasetSpec, folder: str | None, beside: str, protocol: ProtocolSpec) -> None:
+    """Raise an error with how to get the dataset, if its file or a column that the protocol needs is missing."""
     if dataset.file is not None:
         _find_user_file(dataset, folder, beside)
     elif dataset.made is None:
         find_dataset_file(dataset.name, require_folder(folder, dataset))
+        read_split_columns(dataset, load_table(dataset, folder, beside), protocol)
 
 
-def content_key(dataset: DatasetSpec, folder: str | None, beside: str) -> str | None:
+def read_split_columns(dataset: DatasetSpec, table: Table, protocol: ProtocolSpec) -> dict[str, NDArray[Any]]:
+    """Return the columns that decide where the protocol puts a row: the published split and the groups.
+
+    Args:
+        dataset: Which dataset.
+        table: Its rows.
+        protocol: How they are split.
+
+    Returns:
+        The columns by name; empty if the protocol or the dataset uses no such column.
+
+    Raises:
+        InvalidValueError: The file lacks one of these columns, so that the rows would be split otherwise.
+    """
+    columns = {}
+    for column, attribute in _split_columns(dataset, protocol).items():
+        values = getattr(table, attribute)
+        if values is None:
+            raise InvalidValueError(
+                f"{dataset.title}: the file has no column {column!r}, by which the protocol {protocol.name} splits "
+                f"the rows. Move the file away and run: metricfit datasets --fetch {dataset.name}"
+            )
+        columns[column] = values
+    return columns
+
+
+def _split_columns(dataset: DatasetSpec, protocol: ProtocolSpec) -> dict[str, str]:
+    """Return the attribute of `Table` for each column by which the protocol splits a dataset of the catalogue."""
+    if dataset.made is not None or dataset.file is not None:
+        return {}
+    entry = CATALOGUE[dataset.name]
+    columns = {}
+    if protocol.published_test and entry.published_split is not None:
+        columns[entry.published_split] = "published_split"
+    if protocol.split == "apart" and entry.groups is not None:
+        columns[entry.groups] = "groups"
+    return columns
+
+
+def content_key(dataset: DatasetSpec, folder: str | None, beside: str, protocol: ProtocolSpec) -> Any:
     """Return what distinguishes two versions of a dataset, as part of the name of a cell.
 
-    This is a hash of a user's file, or how much of an image set is present; None for datasets whose content is
-    verified when they are read.
+    This is a hash of a user's file, how much of an image set is present, or hashes of the columns by which the
+    protocol splits the rows. It is None for other datasets, whose content is verified when they are read. Results can
+    be shown without the data, so a missing file counts as one with the published columns.
     """
     task = find_image_task(dataset)
     if task is not None:
         return task.content(require_folder(folder, dataset))
-    if dataset.file is None:
+    if dataset.file is not None:
+        return hash_bytes(_find_user_file(dataset, folder, beside).read_bytes())
+    used = _split_columns(dataset, protocol)
+    if not used:
         return None
-    return hash_bytes(_find_user_file(dataset, folder, beside).read_bytes())
+    try:
+        table = load_table(dataset, folder, beside)
+    except (FileNotFoundError, InvalidValueError):  # what is wrong is reported if the rows are needed
+        return {column: known for column, known in CATALOGUE[dataset.name].hashes if column in used}
+    columns = read_split_columns(dataset, table, protocol)
+    return {column: hash_column(values) for column, values in columns.items()}
+
+
+def hash_column(values: NDArray[Any]) -> str:
+    """Return a hash of a column's values that does not depend on its type.
+
+    >>> hash_column(np.array([1, 2])) == hash_column(np.array(["1", "2"]))
+    True
+    """
+    return hash_bytes("\n".join(map(str, values)).encode())
 
 
 def image_fingerprint(dataset: DatasetSpec, folder: str | None) -> str | None:

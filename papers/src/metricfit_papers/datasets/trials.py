@@ -12,7 +12,7 @@ from torch import Tensor
 
 from metricfit.data import folds, split
 from metricfit_papers.datasets import Table
-from metricfit_papers.datasets.dataset_files import find_image_task, load_table, require_folder
+from metricfit_papers.datasets.dataset_files import find_image_task, load_table, read_split_columns, require_folder
 from metricfit_papers.datasets.preparations import PREPARATIONS, Rows
 from metricfit_papers.images.image_tasks import ImageTask
 from metricfit_papers.specs.table_spec import DatasetSpec, ProtocolSpec
@@ -76,6 +76,7 @@ def make_trials(
     if task is not None:
         return _image_trials(task, require_folder(folder, dataset), trials, protocol)
     table = load_table(dataset, folder, beside)
+    read_split_columns(dataset, table, protocol)  # refuses a file without the columns by which rows are split
     y = torch.tensor(table.y)  # a copy: pandas may lend an array that must not be written to
     encode = PREPARATIONS[prepare](table)
     result: list[Trial] = []

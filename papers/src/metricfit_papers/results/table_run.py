@@ -196,7 +196,7 @@ def run_table(
     missing = [cell for cell in all_cells.values() if cell.name not in reports]
     if missing and not train:
         raise UnfinishedCellsError(missing, len(all_cells), folder)
-    _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), data_folder)
+    _check_data(spec, protocol, dict.fromkeys(cell.name[0] for cell in missing), data_folder)
     _check_images(spec, all_cells, reports, data_folder)
     work = partial(run_cell, spec, protocol, data_folder, device, root)
     reports = cells.run(all_cells.values(), work, root, jobs=jobs, backend=backend, watch=watch)
@@ -222,12 +222,12 @@ def choose_rows(spec: TableSpec, protocol: str, rows: Collection[str], without: 
     return [row for row in chosen if row.name not in without and not set(row.tags) & set(without)]
 
 
-def _check_data(spec: TableSpec, needed: Iterable[str], data: str | None) -> None:
+def _check_data(spec: TableSpec, protocol: str, needed: Iterable[str], data: str | None) -> None:
     """Report all missing datasets in one error, before anything is trained."""
     missing = {}
     for name in needed:
         try:
-            check_dataset_file(spec.datasets[name], data, str(Path(spec.file).parent))
+            check_dataset_file(spec.datasets[name], data, str(Path(spec.file).parent), spec.protocols[protocol])
         except FileNotFoundError as error:
             missing[name] = str(error)
     if missing:
@@ -271,7 +271,8 @@ def _cell(
 ) -> cells.Cell:
     """Make a cell, named by what its numbers depend on: tables that have a row in common share its cells."""
     settings = spec.cell(protocol, dataset, row, trials, epochs)
-    settings["content"] = content_key(spec.datasets[dataset], data, str(Path(spec.file).parent))
+    where = str(Path(spec.file).parent)
+    settings["content"] = content_key(spec.datasets[dataset], data, where, spec.protocols[protocol])
     digest = hash_bytes(json.dumps(settings, sort_keys=True).encode(), length=8)
     size = f"{trials} trials" + ("" if epochs is None else f", {epochs} epochs")
     return cells.Cell((dataset, protocol, row.name, f"{size} {digest}"), settings)
