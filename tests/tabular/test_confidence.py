@@ -6,7 +6,7 @@ import torch
 from scipy.stats import binomtest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import RepeatedStratifiedKFold
+from sklearn.model_selection import KFold, RepeatedStratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
@@ -66,6 +66,20 @@ def test_only_rows_apart_are_called_guaranteed(model):
     grades = (X[:, 1] > 0) + (X[:, 1] > 0.8).astype(int)
     settings["subject_to"] = "recall[1] >= 0.5"
     assert TunedDecisionClassifier(LogisticRegression(), **settings).fit(X, grades).certificate_ == APPROXIMATE
+
+
+def test_parameters_that_are_set_after_fit_do_not_make_it_guaranteed(tmp_path):
+    X, y = table(700)
+    settings = {"metric": "precision", "subject_to": "recall >= 0.8", "confidence": 0.9, "random_state": 0}
+    model = MetricClassifier(models=["linear"], n_jobs=1, **settings).fit(X, y).set_params(calibration=0.3)
+    tuned = TunedDecisionClassifier(LogisticRegression(), **settings).fit(X, y).set_params(cv="prefit")
+    for name, fitted in {"model": model, "tuned": tuned}.items():
+        assert fitted.rethreshold(confidence=0.8).certificate_ == APPROXIMATE
+        fitted.save(tmp_path / name)
+        assert type(fitted).load(tmp_path / name).rethreshold(confidence=0.9).certificate_ == APPROXIMATE
+    resampled = [(np.repeat(train, 2), held_out) for train, held_out in KFold(2).split(X)]
+    with pytest.raises(InvalidValueError, match="trains on 50% of the rows"):
+        TunedDecisionClassifier(LogisticRegression(), cv=resampled, **settings).fit(X, y)
 
 
 def test_it_is_saved_and_loaded(model, tmp_path):

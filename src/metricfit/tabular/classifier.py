@@ -25,7 +25,6 @@ from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.families.family import Features, Floats
-from metricfit.tabular.held_out_scores import check_training_share
 from metricfit.tabular.parameters import check_parameters
 from metricfit.tabular.row_checks import unchanged_if_it_fails
 from metricfit.tabular.scored_rows import ScoredRows
@@ -187,7 +186,7 @@ class MetricClassifier(DecidingClassifier):
             self._training_share = fitted.training_share
             if apart is not None:
                 self.held_out_, self._places = apart.held_out(self)
-                self._judges, self._pooled_logits = [self.ensemble_], None
+                self._judges, self._pooled_logits, self._training_share = [self.ensemble_], None, 1.0
             self._decide(self.held_out_, np.zeros(self.held_out_.logits.shape[1]))
         return self
 
@@ -307,13 +306,6 @@ class MetricClassifier(DecidingClassifier):
         stored_ensemble.check_parts(self)
         return []
 
-    def _check_can_certify(self) -> None:
-        if self.calibration is None:
-            check_training_share(self._training_share)
-
-    def _decides_out_of_fold(self) -> bool:
-        return self.calibration is None
-
     def _calibrated_logits(self, X: Any) -> Floats:
         if isinstance(X, ScoredRows):
             return X.logits
@@ -328,7 +320,7 @@ class MetricClassifier(DecidingClassifier):
         return np.concatenate([self.ensemble_.logits(Features(self.encoder_.transform(part), part)) for part in parts])
 
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, Floats]:
-        if self.calibration is not None:
+        if not self._decides_out_of_fold():
             return self.held_out_, self._calibrated_logits(X)
         features = self._features(X)
         folds = np.random.default_rng(self._seed).integers(self.ensemble_.folds, size=len(features))

@@ -38,6 +38,7 @@ from metricfit.metrics.class_order import check_has_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.tabular.held_out_scores import check_training_share
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of, shares_of
 from metricfit.tabular.row_checks import (
     average_of_classes,
@@ -120,7 +121,8 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     _seed: int
     #: The held-out rows with the weights and calibrations of the final model, as new rows have them; None if equal.
     _pooled_logits: Floats | None = None
-    #: The smallest share of the rows that the models of a fold were trained on.
+    #: The smallest share of the rows that the models were trained on which scored the held-out rows; 1 if these rows were
+    #: kept apart and scored by the model that scores new rows.
     _training_share: float = 1.0
 
     def rethreshold(
@@ -569,7 +571,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     def _decide(self, held_out: HeldOut, shift: Floats) -> None:
         """Choose the decision on these rows, and show it in the public attributes."""
         if self.confidence is not None:
-            self._check_can_certify()
+            check_training_share(self._training_share)
         self.prior_shift_ = None
         self.shift_ = shift
         metric, requirements = get_metric(self.metric), model_requirements(self)
@@ -592,12 +594,9 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
                 stacklevel=3,
             )
 
-    def _check_can_certify(self) -> None:  # most estimators refuse nothing
-        """Refuse a confidence that scores such as those of the held-out rows cannot give."""
-
     def _decides_out_of_fold(self) -> bool:
-        """Whether the rows to decide on were scored by other models than new rows are."""
-        return True
+        """Whether the rows to decide on were scored by other models than new rows are, whatever parameters say now."""
+        return self._training_share < 1
 
     def _restore(self, attributes: Mapping[str, Any]) -> None:
         """Take over attributes from a folder."""

@@ -82,7 +82,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         selection = family.selection(metric, model.average, requirements)
         return selection.decided_value(judges.logits_of_family(0, family.logits[0]))
 
-    training_share = min(len(train) for train, _ in splits) / len(rows.y)
+    training_share = min(len(np.unique(train)) for train, _ in splits) / len(rows.y)
     if model.confidence is not None and model.calibration is None:
         check_training_share(training_share)
     watcher = choose_watcher(model.verbose)

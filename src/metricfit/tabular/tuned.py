@@ -325,9 +325,6 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             raise InvalidTypeError(f"ensemble is True or False; got {quote(self.ensemble)}")
         get_metric(self.metric)
 
-    def _decides_out_of_fold(self) -> bool:
-        return not isinstance(self.cv, str)
-
     def _held_out_scores(self, rows: TunedRows) -> HeldOutScores:
         """Set the fitted estimators, and return scores of rows by estimators that were not trained on them."""
         X, target, scores_of = rows.X, rows.target, self._scores_of(rows.target)
@@ -340,16 +337,13 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             return HeldOutScores(scores_of(self.estimator, X), numbers, fold)
         parameters = routed_parameters(self, rows)
         splits = splits_of(self.cv, X, target, rows.groups, self._seed)
-        self._training_share = min(len(train) for train, _ in splits) / len(target)
+        self._training_share = min(len(np.unique(train)) for train, _ in splits) / len(target)
         if self.confidence is not None:
-            self._check_can_certify()
+            check_training_share(self._training_share)
         held_out = fit_and_score_folds(self.estimator, X, target, splits, parameters, scores_of, self.n_jobs)
         self.estimators_ = [*held_out.models]
         self._one_estimator = None if self.ensemble else clone(self.estimator).fit(X, target, **parameters)
         return held_out
-
-    def _check_can_certify(self) -> None:
-        check_training_share(self._training_share)
 
     @property
     def _deciding_estimators(self) -> list[Any]:
