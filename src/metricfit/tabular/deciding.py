@@ -121,8 +121,8 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     _seed: int
     #: The held-out rows with the weights and calibrations of the final model, as new rows have them; None if equal.
     _pooled_logits: Floats | None = None
-    #: The smallest share of the rows that the models were trained on which scored the held-out rows; 1 if these rows were
-    #: kept apart and scored by the model that scores new rows.
+    #: The smallest share of the rows that a model was trained on which scored held-out rows. It is 1 if they were kept
+    #: apart, and the model that scores new rows scored them.
     _training_share: float = 1.0
 
     def rethreshold(
