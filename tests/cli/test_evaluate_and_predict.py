@@ -254,3 +254,20 @@ def test_evaluate_has_values_by_group_in_its_report(table, tmp_path):
         "evaluate", tmp_path / "model", path, "--target", "three", "--group", "tow", "--report", tmp_path / "p.html"
     )
     assert (missing.exit_code, "Did you mean 'two'" in missing.output) == (2, True)
+
+
+def test_a_requirement_about_absent_rows_is_not_known(tmp_path):
+    r = np.random.default_rng(0)
+    rows = pd.DataFrame({"a": r.normal(size=200)}).assign(y=lambda table: (table["a"] > 0.5).astype(int))
+    model = MetricClassifier("precision", subject_to=["recall >= 0.8", "fpr <= 0.5"], models=["linear"], random_state=0)
+    model.fit(rows[["a"]], rows["y"]).save(tmp_path / "model")
+    rows[rows["y"] == 0].to_csv(tmp_path / "none.csv", index=False)
+    command = ["evaluate", tmp_path / "model", tmp_path / "none.csv", "--target", "y"]
+    said = call(*command, "--report", tmp_path / "page.html").stdout
+    assert "Requirement recall >= 0.8: not known.\n" in said
+    assert "Requirement fpr <= 0.5: held (" in said
+    page = (tmp_path / "page.html").read_text()
+    assert "The requirement recall &gt;= 0.8 is not known here." in page
+    assert "not known on these rows" in page
+    unknown = json.loads(call(*command, "--json").stdout)["requirements"]["recall >= 0.8"]
+    assert unknown == {"value": None, "interval": None, "held": None}

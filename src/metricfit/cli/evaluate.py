@@ -78,7 +78,8 @@ def _lines(result: dict[str, Any], *, all_metrics: bool = False) -> list[str | T
         lines.append(f"Warning: {result['better_without_model']}")
     for text, requirement in result["requirements"].items():
         held = "held" if requirement["held"] else "NOT held"
-        lines.append(f"Requirement {text}: {held} ({_with_interval(requirement, ', ')}).")
+        unknown = requirement["value"] is None
+        lines.append(f"Requirement {text}: {'not known' if unknown else f'{held} ({_with_interval(requirement)})'}.")
     shown = list(result["metrics"]) if all_metrics else _usual(result)
     lines += [f"{name}: {_measured(result['metrics'][name])}" for name in shown]
     if len(shown) < len(result["metrics"]):
@@ -138,9 +139,9 @@ def _measured(measured: dict[str, Any]) -> str:
     return f"{_short(measured['value'])} (95 % interval {_ends(measured['interval'])})"
 
 
-def _with_interval(measured: dict[str, Any], between: str) -> str:
+def _with_interval(measured: dict[str, Any]) -> str:
     interval = measured["interval"]
-    return _short(measured["value"]) + ("" if interval is None else f"{between}95 % interval {_ends(interval)}")
+    return _short(measured["value"]) + ("" if interval is None else f", 95 % interval {_ends(interval)}")
 
 
 def _cell(measured: dict[str, Any]) -> str:

@@ -178,12 +178,17 @@ class DecidedRows:
         known = set(map(str, requirements))
         return [*requirements, *(parse_requirement(text) for text in self.model.requirements_ if text not in known)]
 
-    def requirement_values(self) -> dict[str, RequirementValue]:
-        """Return, for each of the requirements, its value on these rows and whether that meets the bound."""
-        results = {}
+    def requirement_values(self) -> dict[str, RequirementValue | None]:
+        """Return, for each of the requirements, its value on these rows and whether that meets the bound.
+
+        It is None where the value is 0/0, as the recall of a class without rows is.
+        """
+        results: dict[str, RequirementValue | None] = {}
         for requirement in self.requirements:
             value = float(requirement.metric(self.counts)[..., 0])
-            results[str(requirement)] = RequirementValue(value, bool(requirement.holds(self.counts).all()), value)
+            found = RequirementValue(value, bool(requirement.holds(self.counts).all()), value)
+            unknown = bool(np.all(is_undefined(requirement.metric, self.counts)))
+            results[str(requirement)] = None if unknown else found
         return results
 
     def better_without_model(self, value: float) -> str | None:
@@ -421,14 +426,14 @@ class RequirementOnRows(TypedDict):
     """Whether a requirement held on some rows.
 
     Attributes:
-        value: The value on these rows.
+        value: The value on these rows; null if the rows do not say.
         interval: Its 95 % interval.
-        held: Whether it held.
+        held: Whether it held; null if the rows do not say.
     """
 
-    value: float
+    value: float | None
     interval: Pair | None
-    held: bool
+    held: bool | None
 
 
 class ClassOnRows(TypedDict):
@@ -542,7 +547,9 @@ def evaluation_result(model: Any, X: Any, y: Any, threshold: float | None = None
         **dict(zip(("tp", "fp", "fn", "tn"), cells, strict=True)),
         "referred": rows.referred,
         "requirements": {
-            text: RequirementOnRows(value=found.value, interval=interval, held=found.met)
+            text: RequirementOnRows(value=None, interval=None, held=None)
+            if found is None
+            else RequirementOnRows(value=found.value, interval=interval, held=found.met)
             for (text, found), interval in zip(rows.requirement_values().items(), of_requirements, strict=True)
         },
         "better_without_model": None if of_model["value"] is None else rows.better_without_model(of_model["value"]),

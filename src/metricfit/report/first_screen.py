@@ -57,7 +57,7 @@ class Alternative:
     is_subject: bool = False
 
 
-State = Literal["guaranteed", "certified", "met", "unmet"]
+State = Literal["guaranteed", "certified", "met", "unmet", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class RequirementState:
 
     Args:
         text: The requirement, such as "recall >= 0.9".
-        state: "guaranteed" on new rows, "certified" on cross-validated scores, "met" on these rows alone, or "unmet".
+        state: "guaranteed" on new rows, "certified" on cross-validated scores, "met" on these rows alone, "unmet", or
+            "unknown" if it is 0/0 on these rows.
         explanation: The state in a few words, with the value.
     """
 

@@ -16,6 +16,7 @@ from metricfit.data.reading import ParquetTable
 from metricfit.decide.bounds import format_percent
 from metricfit.decide.class_requirements import model_requirements
 from metricfit.metrics.curves import InfeasibleError, best_threshold
+from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.spoken_names import name_metric
 from metricfit.report import formatting
 from metricfit.report.evaluation import DecidedRows, Pair, compare_with_training
@@ -318,11 +319,21 @@ def _verdict_of_evaluation(rows: DecidedRows, value: float, interval: Pair | Non
     positives = int(rows.counts.positives.min())
     compared = compare_with_training(rows.facts, value, interval, positives=positives, threshold=rows.threshold)
     held = (
-        f"The requirement {text} {'holds' if result.met else 'does not hold'} here ({formatting.value(result.value)})."
-        for text, result in rows.requirement_values().items()
+        f"The requirement {text} {'is not known' if result is None else _holds(result)} here{shown and f' ({shown})'}."
+        for text, result, shown in _shown_requirements(rows)
     )
     better = rows.better_without_model(value)
     return " ".join([compared.sentence, *held, *([] if better is None else [better])])
+
+
+def _shown_requirements(rows: DecidedRows) -> list[tuple[str, RequirementValue | None, str]]:
+    """Return each requirement on labelled rows, and its value as it is shown; nothing is shown if it is not known."""
+    found = rows.requirement_values().items()
+    return [(text, result, "" if result is None else formatting.value(result.value)) for text, result in found]
+
+
+def _holds(result: RequirementValue) -> str:
+    return "holds" if result.met else "does not hold"
 
 
 def screen_of_fit(model: Any, target: str | None) -> FirstScreen:
@@ -362,12 +373,10 @@ def screen_of_fit(model: Any, target: str | None) -> FirstScreen:
 def _screen_of_evaluation(rows: DecidedRows, value: float, target: Any) -> FirstScreen:
     """Make the first screen of a model's page on labelled rows."""
     requirements = [
-        RequirementState(
-            text,
-            "met" if result.met else "unmet",
-            f"{'holds' if result.met else 'does not hold'} on these rows ({formatting.value(result.value)})",
-        )
-        for text, result in rows.requirement_values().items()
+        RequirementState(text, "unknown", "not known on these rows")
+        if result is None
+        else RequirementState(text, "met" if result.met else "unmet", f"{_holds(result)} on these rows ({shown})")
+        for text, result, shown in _shown_requirements(rows)
     ]
     return compare_decisions(
         _decisions(rows, value),
