@@ -64,26 +64,27 @@ def test_what_cannot_be_examined_ends_with_2(files):
         assert words in " ".join(found.stderr.split())
 
 
-@pytest.fixture(params=[False, True], ids=["", "root logger at INFO"])
-def root_logger(request):
-    """A package may have given the root logger a handler and a level of its own; commands print their own messages."""
+@pytest.fixture(params=[None, "", "metricfit.tabular"], ids=["", "root logger at INFO", "logger of tables at INFO"])
+def other_logging(request):
+    """Other code may have given a logger a handler and a level of its own; commands print their own messages."""
 
     class Handler(logging.Handler):
         def emit(self, record):
             print(record.getMessage(), file=sys.stderr)
 
-    if request.param:
-        handler, level = Handler(), logging.root.level
-        logging.root.addHandler(handler)
-        logging.root.setLevel(logging.INFO)
+    if request.param is None:
         yield
-        logging.root.removeHandler(handler)
-        logging.root.setLevel(level)
-    else:
-        yield
+        return
+    logging.root.addHandler(handler := Handler())
+    log = logging.getLogger(request.param)
+    level = log.level
+    log.setLevel(logging.INFO)
+    yield
+    log.setLevel(level)
+    logging.root.removeHandler(handler)
 
 
-@pytest.mark.usefixtures("root_logger")
+@pytest.mark.usefixtures("other_logging")
 def test_fit_prints_the_two_most_serious_and_names_the_command_for_the_rest(files, tmp_path):
     table = pd.read_csv(files / "train.csv").assign(number=[f"n{each}" for each in range(300)])
     table.to_csv(tmp_path / "t.csv", index=False)

@@ -121,6 +121,7 @@ def relay_messages(level: int) -> Iterator[None]:
     """Print warnings and what this library logs, such as the effort that a time budget allows, as one line each."""
     log, handler = logging.getLogger("metricfit"), _MessageHandler()
     level_before = log.level
+    handler.setLevel(level)  # a logger below may have a level of its own
     log.addHandler(handler)
     log.setLevel(level)
     try:
