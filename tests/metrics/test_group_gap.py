@@ -19,6 +19,7 @@ from metricfit import (
     metric,
     metrics,
     parse_requirement,
+    score,
 )
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.decide import best_decision
@@ -241,3 +242,14 @@ def test_the_gap_of_a_metric_of_the_whole_matrix():
     assert evaluate(Identity(), (logits, target), metrics.weighted_kappa(power=2).gap(3), groups=group).values == {
         "weighted_kappa(power=2).gap(3)": pytest.approx(np.ptp(kappas))
     }
+
+
+def test_the_remedy_of_a_gap_works():
+    logits, y, group = np.array([1.0, -1.0, 2.0, -3.0]), np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1])
+    gap = metrics.recall.gap(2)
+    remedy = r"Counts\.hard\(logits, target, group=group, groups=2\)"
+    calls = [lambda: gap(logits, y), lambda: gap(logits), lambda: gap.score(y, y), lambda: score(logits, y, gap)]
+    for call in calls:
+        with pytest.raises((TypeError, ValueError), match=remedy):
+            call()
+    assert gap(Counts.hard(logits, y, group=group, groups=2)).tolist() == [0.5]

@@ -167,7 +167,16 @@ class GroupGap(Metric):
         groups = self.groups if self.group_names is None else list(self.group_names)
         return f"{in_brackets(self.metric.name)}.gap({groups!r})"
 
+    @property
+    def _remedy(self) -> str:
+        return (
+            f"a gap needs the counts of each group, Counts.hard(logits, target, group=group, groups={self.groups}); "
+            "for labels Counts.from_labels of each group, stacked"
+        )
+
     def _measure(self, counts: Counts) -> Array:
+        if not isinstance(counts, Counts):
+            raise InvalidTypeError(f"{self.name} is called on Counts, got {type(counts).__name__}; {self._remedy}")
         self._check_counts(counts)
         return self.difference(self.metric(counts), counts)
 
@@ -212,7 +221,8 @@ class GroupGap(Metric):
         if isinstance(counts, Counts) and (counts.tp.ndim < 2 or counts.tp.shape[-2] != self.groups):
             raise InvalidValueError(
                 f"{self.name} needs counts of shape (..., {self.groups}, c), one row per group; got "
-                f"{tuple(counts.tp.shape)}. Pass the group number of each row as group="
+                f"{tuple(counts.tp.shape)}. Pass the group number of each row as group= where a function has it; "
+                f"otherwise {self._remedy}"
             )
 
     def __getitem__(self, index: int | str) -> Metric:

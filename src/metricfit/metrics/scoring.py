@@ -96,9 +96,7 @@ def score_labels(
     """Compute ``Metric.score``, whose arguments these are; ``every_class`` averages over both of two classes too."""
     check_average(metric, average)
     if isinstance(metric, GroupGap):
-        raise InvalidTypeError(
-            f"{metric.name} needs the counts of each group: Counts.from_labels of their rows, stacked"
-        )
+        raise InvalidTypeError(f"{metric.name} is called on Counts; {metric._remedy}")
     order = declared_order(target)
     y, called = (to_numpy(labels) for labels in (target, predicted))
     y, called = (labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels for labels in (y, called))
