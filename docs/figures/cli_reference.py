@@ -25,7 +25,7 @@ def _command(name: str, command: Any) -> str:
     usage = " ".join(["metricfit", name, *(each.name.upper() for each in arguments)])
     needed = "".join(f" {each.opts[0]} {_value(each)}" for each in options if each.required)
     package = COMMANDS[name].package
-    needs = "" if package == "metricfit" else f" It needs `pip install {package.replace('_', '-')}`."
+    needs = "" if package == "metricfit" else " It needs `pip install ./papers`."
     text, _, example = (command.help or "").partition("\n\nExample: ")
     lines = [f"## {name}", " ".join(text.split()) + needs, f"```text\n{usage}{needed} [OPTIONS]\n```"]
     lines += [f"Example: `{' '.join(example.split())}`"] * bool(example)

@@ -51,7 +51,9 @@ def test_a_command_of_a_package_that_is_not_installed_names_it(arguments, monkey
     result = CliRunner().invoke(app, ["reproduce", *arguments])
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr == "Error: metricfit reproduce needs metricfit_papers: pip install metricfit-papers\n"
+    assert result.stderr == (
+        "Error: metricfit reproduce needs metricfit_papers: pip install ./papers, in a copy of metricfit's repository\n"
+    )
 
 
 def test_a_command_of_another_package_is_listed_whether_it_is_installed_or_not(monkeypatch):

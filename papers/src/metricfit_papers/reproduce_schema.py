@@ -90,6 +90,7 @@ class Run(TypedDict):
         trials: Trials.
         epochs: Epochs of the longest training.
         smaller: What is smaller than published.
+        minutes: Minutes of training.
     """
 
     protocols: str
@@ -97,6 +98,21 @@ class Run(TypedDict):
     trials: str
     epochs: str
     smaller: str
+    minutes: str
+
+
+class TableData(TypedDict):
+    """Data that a table needs.
+
+    Attributes:
+        name: Name for `metricfit datasets --fetch`.
+        present: Whether they are in the folder.
+        fetch: Whether they can be downloaded by a program.
+    """
+
+    name: str
+    present: bool
+    fetch: bool
 
 
 class ListedTable(TypedDict):
@@ -111,6 +127,7 @@ class ListedTable(TypedDict):
         datasets: Names of the datasets.
         rows: Names of the rows.
         run: How much of the published size was run for the pages, in words; empty if nothing was.
+        data: The data that it needs.
     """
 
     name: str
@@ -121,6 +138,7 @@ class ListedTable(TypedDict):
     datasets: list[str]
     rows: list[str]
     run: Run
+    data: list[TableData]
 
 
 class Result(TypedDict):
@@ -149,29 +167,47 @@ class Dataset(TypedDict):
 
     Attributes:
         name: Name for `metricfit_papers.datasets.load`.
-        rows: Number of rows.
-        positives: Number of positives.
-        positive: What the positive class means.
+        rows: Number of rows or images.
+        positives: Number of positives; null for images of several classes.
+        positive: What the positive class means; empty for images of several classes.
         source: Where it comes from.
-        fetch: Whether `metricfit_papers.datasets.fetch` downloads it.
+        fetch: Whether `--fetch` downloads it.
     """
 
     name: str
     rows: int
-    positives: int
+    positives: int | None
     positive: str
     source: str
     fetch: bool
+
+
+class FetchedDataset(TypedDict):
+    """A dataset of ``--fetch``.
+
+    Attributes:
+        name: Name of the dataset.
+        path: Its file or folder.
+        licence: Its licence, in words.
+        new: Whether it was downloaded; false if it was there already.
+    """
+
+    name: str
+    path: str
+    licence: str
+    new: bool
 
 
 class DatasetList(TypedDict):
     """What ``datasets --json`` prints.
 
     Attributes:
-        datasets: The datasets.
+        datasets: The datasets; empty with `--fetch`.
+        fetched: The datasets of `--fetch`.
     """
 
     datasets: list[Dataset]
+    fetched: list[FetchedDataset]
 
 
 def datasets_schema() -> Schema:

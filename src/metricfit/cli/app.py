@@ -101,7 +101,7 @@ def load_command(name: str) -> Any:
     package = COMMANDS[name].package
     function = next((point.load() for point in entry_points(group=GROUP, name=name)), None)
     if function is None:
-        raise UserError(f"metricfit {name} needs {package}: pip install {package.replace('_', '-')}")
+        raise UserError(f"metricfit {name} needs {package}: pip install ./papers, in a copy of metricfit's repository")
     command_app = typer.Typer(add_completion=False, rich_markup_mode=None)
     command_app.command(name)(report_errors(function, resumes=COMMANDS[name].resumes))
     return typer.main.get_command(command_app)

@@ -1,4 +1,4 @@
-"""Datasets that can be loaded by name: the catalogue, their files in a folder, and downloads from OpenML."""
+"""Datasets that can be loaded by name: the catalogue, their files in a folder, and tables made from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit._files import new_file
 from metricfit.data.reading import read_file
 from metricfit.errors import InvalidValueError
 
@@ -64,6 +63,7 @@ class Entry(NamedTuple):
     groups: str | None = None
     published_split: str | None = None
     hashes: tuple[tuple[str, str], ...] = ()  # of the published split and the groups, by the name of the column
+    by_hand: str = ""  # how a person gets it, if no program can download it
 
 
 CATALOGUE = {
@@ -96,12 +96,16 @@ CATALOGUE = {
         "https://github.com/vrichter/group-assignment-datasets (how its pairs are built: docs/reproduction/data.md)",
         drop=("timestamp_us", "person1", "person2", "imputed"),
         groups="frame",
+        by_hand="build it from https://github.com/vrichter/group-assignment-datasets as docs/reproduction/data.md says",
         hashes=(("frame", "ca8afeb66de56c59"),),
     ),
     "diabetes_100k": Entry(
         *("tabular/diabetes_100k", 100000, 8500, "diabetes"),
         "https://www.kaggle.com/datasets/iammustafatz/diabetes-prediction-dataset",
         label="diabetes",
+        by_hand="Kaggle asks for an account: open "
+        "https://www.kaggle.com/datasets/iammustafatz/diabetes-prediction-dataset, log in, "
+        "click Download, and unpack diabetes_prediction_dataset.csv",
     ),
 }
 
@@ -114,12 +118,14 @@ _ZENODO = {
     "car_eval_4": (1728, 65),
     "coil_2000": (9822, 586),
     "ecoli": (336, 35),
+    "isolet": (7797, 600),
     "letter_img": (20000, 734),
     "libras_move": (360, 24),
     "oil": (937, 41),
     "optical_digits": (5620, 554),
     "ozone_level": (2536, 73),
     "pen_digits": (10992, 1055),
+    "protein_homo": (145751, 1296),
     "satimage": (6435, 626),
     "scene": (2407, 177),
     "sick_euthyroid": (3163, 293),
@@ -135,7 +141,7 @@ _ZENODO = {
 CATALOGUE |= {
     name: Entry(
         *(f"imblearn_bench/{name}", rows, positives, "the rare class of imbalanced-learn's benchmark"),
-        "https://zenodo.org/records/61452 (imblearn.datasets.fetch_datasets downloads it; labels -1 and 1 are 0 and 1)",
+        "https://zenodo.org/records/61452",
     )
     for name, (rows, positives) in _ZENODO.items()
 }
@@ -156,7 +162,7 @@ def names() -> list[str]:
 
     Example:
         >>> "mammography" in names(), len(names())
-        (True, 30)
+        (True, 32)
     """
     return sorted(CATALOGUE)
 
@@ -175,7 +181,8 @@ def load(name: str, folder: str | PathLike[str], *, verify: bool = True) -> Tabl
     """Load a dataset from its file in a folder, with the original columns.
 
     The file is ``tabular/NAME`` or ``imblearn_bench/NAME`` with the ending .parquet, .csv, .csv.gz or .csv.xz. Labels
-    are in a column ``target`` of 0 and 1 or in the original column. Nothing is downloaded; `fetch` does that.
+    are in a column ``target`` of 0 and 1 (or -1 and 1), or in the original column. Nothing is downloaded;
+    `metricfit_papers.datasets.fetching.fetch` does that.
     `Preparation` turns the columns into numbers.
 
     Args:
@@ -193,68 +200,10 @@ def load(name: str, folder: str | PathLike[str], *, verify: bool = True) -> Tabl
     Example:
         >>> load("mammography", "/nowhere")
         Traceback (most recent call last):
-        FileNotFoundError: mammography is not in /nowhere: no file tabular/mammography with the ending .parquet, ...
+        FileNotFoundError: mammography is not in /nowhere: metricfit datasets --fetch mammography --data ...
     """
     entry = find_entry(name)
-    return _make_table(name, entry, read_file(find_dataset_file(name, folder)), str(entry.source), verify)
-
-
-def fetch(name: str, folder: str | PathLike[str] | None = None, *, verify: bool = True) -> Table:
-    """Download a dataset from OpenML: adult, creditcard, mammography or phoneme.
-
-    OpenML's copy of creditcard has no column ``Time``. Its copy of adult does not say which rows UCI put in the test
-    set, so `Table.published_split` is None.
-
-    Args:
-        name: Name of the dataset.
-        folder: Where the download is kept; by default scikit-learn's data folder.
-        verify: Check the number of rows and positives.
-
-    Returns:
-        The dataset.
-
-    Raises:
-        ValueError: The name is unknown, OpenML does not have the dataset, or it has other content than expected.
-
-    Example:
-        >>> fetch("mammography")  # doctest: +SKIP
-        Table('mammography', 11183 x 6, 2.32% positive: a microcalcification)
-    """
-    entry = find_entry(name)
-    if entry.openml is None:
-        available = ", ".join(sorted(key for key, known in CATALOGUE.items() if known.openml is not None))
-        raise InvalidValueError(
-            f"{name} cannot be fetched from OpenML, only {available}; download it from {entry.source} and use load()"
-        )
-    from sklearn.datasets import fetch_openml  # slow to import
-
-    bunch = fetch_openml(data_id=entry.openml, as_frame=True, data_home=None if folder is None else str(folder))
-    return _make_table(name, entry, bunch.frame, f"https://www.openml.org/d/{entry.openml}", verify)
-
-
-def download(name: str, folder: str | PathLike[str], *, verify: bool = True) -> Path:
-    """Download a dataset from OpenML to the file that `load` reads; an existing file is kept.
-
-    Args:
-        name: Name of a dataset that `fetch` can download.
-        folder: The folder that will be passed to `load`.
-        verify: Check the number of rows and positives.
-
-    Returns:
-        The path of the file.
-
-    Raises:
-        ValueError: The name is unknown, or OpenML does not have the dataset.
-    """
-    entry = find_entry(name)
-    existing = next((path for path in _candidate_paths(entry, Path(folder)) if path.is_file()), None)
-    if existing is not None:
-        return existing
-    table = fetch(name, verify=verify)
-    path = Path(folder) / f"{entry.file}.csv"
-    with new_file(path) as unfinished:
-        table.X.assign(target=table.y).to_csv(unfinished, index=False)
-    return path
+    return make_table(name, entry, read_file(find_dataset_file(name, folder)), str(entry.source), verify)
 
 
 def _candidate_paths(entry: Entry, folder: Path) -> list[Path]:
@@ -278,16 +227,17 @@ def find_dataset_file(name: str, folder: str | PathLike[str]) -> Path:
     for path in _candidate_paths(entry, Path(folder)):
         if path.is_file():
             return path
-    original_label = "" if entry.label == "target" else f" or in the original column {entry.label!r}"
-    call = f"metricfit_papers.datasets.catalogue.download({name!r}, {str(folder)!r})"
-    openml = "" if entry.openml is None else f"; or call {call}"
+    place = f"{Path(folder) / entry.file}{SUFFIXES[1]}"
+    if entry.by_hand:
+        raise FileNotFoundError(f"{name} is not in {folder}: {entry.by_hand}. The file is {place}")
     raise FileNotFoundError(
-        f"{name} is not in {folder}: no file {entry.file} with the ending {', '.join(SUFFIXES)}. Download it from "
-        f"{entry.source} and put it there, with labels in a column 'target' of 0 and 1{original_label}{openml}"
+        f"{name} is not in {folder}: metricfit datasets --fetch {name} --data {folder} downloads it, or put the "
+        f"file of {entry.source} there as {place}"
     )
 
 
-def _make_table(name: str, entry: Entry, frame: Any, source: str, verify: bool) -> Table:
+def make_table(name: str, entry: Entry, frame: Any, source: str, verify: bool) -> Table:
+    """Make a dataset from the columns of its file; raises ValueError for another content than expected."""
     label = next((column for column in ("target", entry.label) if column in frame.columns), None)
     if label is None:
         raise InvalidValueError(
@@ -320,8 +270,8 @@ def _read_labels(name: str, entry: Entry, column: Any, label: str) -> Any:
     positive = "1" if label == "target" else entry.label_of_positive
     if text.nunique() > 2:
         raise InvalidValueError(f"{name} should have two labels in the column {label!r}, it has {text.nunique()}")
-    if label == "target" and not text.isin(["0", "1"]).all():
+    if label == "target" and not (text.isin(["0", "1"]).all() or text.isin(["-1", "1"]).all()):
         raise InvalidValueError(
-            f"the column 'target' of {name} holds {', '.join(sorted(text.unique()))}; make it 0 and 1"
+            f"the column 'target' of {name} holds {', '.join(sorted(text.unique()))}; make it 0 and 1, or -1 and 1"
         )
     return (text == positive).to_numpy().astype(np.int64)

@@ -46,12 +46,20 @@ def find_image_task(dataset: DatasetSpec) -> ImageTask | None:
     return built if isinstance(built, ImageTask) else None
 
 
+def data_name(dataset: DatasetSpec) -> str | None:
+    """Return the name by which the data of a dataset are fetched; None if they are generated or the user's."""
+    task = find_image_task(dataset)
+    if task is not None:
+        return task.origin
+    return None if dataset.made is not None or dataset.file is not None else dataset.name
+
+
 def require_folder(folder: str | None, dataset: DatasetSpec) -> str:
     """The folder with the datasets, or an error that asks for it."""
     if folder is None:
         raise InvalidValueError(
-            f"{dataset.title} is read from a folder: give --data FOLDER. docs/reproduction/data.md says which file "
-            "goes where and how to get it"
+            f"{dataset.title} is read from a folder: give --data FOLDER, or --fetch to download the data. "
+            "docs/reproduction/data.md says which file goes where"
         )
     return folder
 

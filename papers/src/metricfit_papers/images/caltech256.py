@@ -54,7 +54,8 @@ def caltech256(folder: str | PathLike[str], *, side: int = 64, test_share: float
     if not folders:
         raise FileNotFoundError(
             f"Caltech-256 is not in {root}: no folders such as 001.ak47 in {', '.join(PLACES)}. Download "
-            f"256_ObjectCategories.tar of {SOURCE}, and unpack it there"
+            f"256_ObjectCategories.tar of {SOURCE}, and unpack it there, "
+            f"or run: metricfit datasets --fetch caltech256 --data {root}"
         )
     paths = [_pictures(class_folder) for class_folder in folders]
     test_sizes = [round(test_share * len(class_paths)) for class_paths in paths]

@@ -84,7 +84,7 @@ def _layout(root: Path) -> tuple[Path, str, Read]:
     candidates = "; ".join(f"{BATCHES[0]}{ending} in {' or '.join(places)}" for places, ending, _ in _LAYOUTS)
     raise FileNotFoundError(
         f"CIFAR-10 is not in {root}: no file {candidates}; and none of them in the folder itself. Download the "
-        f"Python version of {SOURCE}, and unpack it there"
+        f"Python version of {SOURCE}, and unpack it there, or run: metricfit datasets --fetch cifar10 --data {root}"
     )
 
 

@@ -53,7 +53,7 @@ def fashion_mnist(folder: str | PathLike[str]) -> ImageSet:
             return ImageSet("fashion-mnist", CLASSES, _part(raw_folder, "train"), _part(raw_folder, "t10k"), PUBLISHED)
     raise FileNotFoundError(
         f"Fashion-MNIST is not in {root}: no file {first} or {first}.gz in {', '.join(PLACES)}. Download the four "
-        f".gz files of {SOURCE} into {root / PLACES[0]}"
+        f".gz files of {SOURCE} into {root / PLACES[0]}, or run: metricfit datasets --fetch fashion_mnist --data {root}"
     )
 
 

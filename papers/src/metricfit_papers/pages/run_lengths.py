@@ -26,6 +26,7 @@ def measure_size(spec: TableSpec, results: Results | None) -> RunSize:
         trials=" or ".join(map(str, trials)) + f" of {spec.trials}",
         epochs=count_epochs(spec, [measured for _, _, measured in rows]),
         smaller=_smaller(spec, rows),
+        minutes=f"{training_minutes(spec, results):,.0f}",
     )
 
 

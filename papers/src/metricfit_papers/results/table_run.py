@@ -58,6 +58,26 @@ class UnfinishedCellsError(cells.CellError):
         self.missing, self.total = list(missing), total
 
 
+class MissingDataError(FileNotFoundError):
+    """Datasets are missing, and nothing was trained.
+
+    Args:
+        missing: One line per dataset, which says how to get it.
+        others: Names of the other datasets of the run.
+
+    Example:
+        >>> print(MissingDataError(["adult is not in data"], ["mammography"]))
+        adult is not in data
+        To run the others only: --only mammography
+    """
+
+    def __init__(self, missing: Sequence[str], others: Sequence[str]) -> None:
+        remedy = [f"To run the others only: {' '.join(f'--only {name}' for name in others)}"] if others else []
+        super().__init__("\n".join([*missing, *remedy]))
+        self.missing = list(missing)
+        self.others = list(others)
+
+
 @dataclass(frozen=True)
 class MeasuredRow:
     """What was measured for a row on a dataset.
@@ -196,7 +216,7 @@ def run_table(
     missing = [cell for cell in all_cells.values() if cell.name not in reports]
     if missing and not train:
         raise UnfinishedCellsError(missing, len(all_cells), folder)
-    _check_data(spec, protocol, dict.fromkeys(cell.name[0] for cell in missing), data_folder)
+    _check_data(spec, protocol, dict.fromkeys(cell.name[0] for cell in missing), datasets, data_folder)
     _check_images(spec, all_cells, reports, data_folder)
     work = partial(run_cell, spec, protocol, data_folder, device, root)
     reports = cells.run(all_cells.values(), work, root, jobs=jobs, backend=backend, watch=watch)
@@ -222,7 +242,9 @@ def choose_rows(spec: TableSpec, protocol: str, rows: Collection[str], without: 
     return [row for row in chosen if row.name not in without and not set(row.tags) & set(without)]
 
 
-def _check_data(spec: TableSpec, protocol: str, needed: Iterable[str], data: str | None) -> None:
+def _check_data(
+    spec: TableSpec, protocol: str, needed: Iterable[str], datasets: Sequence[str], data: str | None
+) -> None:
     """Report all missing datasets in one error, before anything is trained."""
     missing = {}
     for name in needed:
@@ -231,9 +253,7 @@ def _check_data(spec: TableSpec, protocol: str, needed: Iterable[str], data: str
         except FileNotFoundError as error:
             missing[name] = str(error)
     if missing:
-        others = [name for name in spec.datasets if name not in missing]
-        remedy = f"\nTo run the others only: {' '.join(f'--only {name}' for name in others)}" if others else ""
-        raise FileNotFoundError("\n".join(missing.values()) + remedy)
+        raise MissingDataError(list(missing.values()), [name for name in datasets if name not in missing])
 
 
 def _check_images(

@@ -19,6 +19,7 @@ class RunSize:
     trials: str = ""
     epochs: str = ""
     smaller: str = ""
+    minutes: str = ""
 
 
 def read_sizes(path: Path = FILE) -> dict[str, RunSize]:
