@@ -209,7 +209,7 @@ def summary(specs: list[TableSpec], results: dict[str, Results | None], verdicts
     yield WRITTEN
     yield (
         "Each table is one file and one command: `metricfit reproduce NAME`, of the package `metricfit-papers` (`pip "
-        "install metricfit-papers`). There are up to three protocols: **paper**, what "
+        "install ./papers`). There are up to three protocols: **paper**, what "
         "the text says; **code**, what the published code does, including its errors; **corrected**, as it should be. "
         "[How to add a table](add-a-table.md), [where the data come from](data.md)."
     )
