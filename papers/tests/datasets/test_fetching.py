@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from local_server import serve
 from PIL import Image
+from scipy.io import savemat
 
 from metricfit_papers.datasets import fetching, load
 from metricfit_papers.datasets.catalogue import CATALOGUE
@@ -192,6 +193,72 @@ def test_caltech256(internet, tmp_path):
     images = caltech256(tmp_path, side=8)
     assert images.classes == ("ak47", "clutter")
     assert (len(images.train), len(images.test)) == (8, 2)
+
+
+def cell(values):
+    """A cell of MATLAB."""
+    result = np.empty((1, len(values)), dtype=object)
+    for number, value in enumerate(values):
+        result[0, number] = np.array(value, dtype=np.float64)
+    return result
+
+
+def cocktailparty(internet):
+    """Two annotated frames of three people; the tracker loses the third one in the second frame."""
+    instants = [
+        [(7, 0, 0, 0.5), (8, 200, 0, 1.0), (9, 100, 300, 2.0)],
+        [(7, 0, 0, 0.5), (8, 0, 400, 1.0)],
+        [(9, 50, 60, 0)],
+    ]
+    groups = np.empty((1, 2), dtype=object)
+    groups[0, 0], groups[0, 1] = cell([[7, 8]]), cell([[7], [8, 9]])
+    files = {
+        "features.mat": {"features": cell(instants), "timestamp": np.array([[10.0, 20.0, 20.05]])},
+        "groundtruth.mat": {"GTgroups": groups, "GTtimestamp": np.array([[10.0, 20.0]])},
+    }
+    for name, content in files.items():
+        buffer = io.BytesIO()
+        savemat(buffer, content)
+        internet.files[
+            f"raw.githubusercontent.com/vrichter/group-assignment-datasets/master/data/octave/CocktailParty/{name}"
+        ] = buffer.getvalue()
+
+
+def test_the_pairs_of_cocktailparty_are_built(internet, tmp_path):
+    cocktailparty(internet)
+    path = fetch("cocktailparty", tmp_path, verify=False).path
+    frame = pd.read_csv(path)
+    assert frame[["frame", "person1", "person2", "imputed", "target"]].to_numpy().tolist() == [
+        [0, 7, 8, 0, 0],
+        [0, 7, 9, 0, 1],
+        [0, 8, 9, 0, 1],
+        [1, 7, 8, 0, 1],
+        [1, 7, 9, 1, 1],
+        [1, 8, 9, 1, 0],
+    ]
+    assert frame["timestamp_us"].tolist() == [10_000_000] * 3 + [20_000_000] * 3
+    first = frame.iloc[0]  # the x axis points from the second person to the first: to the left, so all is turned by pi
+    assert (first["dyad1_x"], first["dyad2_x"]) == (1, -1)
+    assert (first["context1_x"], first["context1_y"]) == (0, -3)
+    np.testing.assert_allclose(first[["dyad1_cosa", "dyad1_sina"]].tolist(), [-np.cos(0.5), -np.sin(0.5)], atol=1e-6)
+    np.testing.assert_allclose(first[["context1_cosa", "context1_sina"]].tolist(), [-np.cos(2), -np.sin(2)], atol=1e-6)
+    table = load("cocktailparty", tmp_path, verify=False)
+    assert table.groups.tolist() == [0, 0, 0, 1, 1, 1]
+    assert table.X.shape == (6, 10)
+    with pytest.raises(ValueError, match="should have 4800 rows"):
+        fetch("cocktailparty", tmp_path / "other")
+
+
+def test_a_person_who_is_not_tracked_near_a_frame_is_an_error(internet, tmp_path):
+    cocktailparty(internet)
+    name = next(name for name in internet.files if name.endswith("groundtruth.mat"))
+    buffer = io.BytesIO()
+    groups = np.empty((1, 1), dtype=object)
+    groups[0, 0] = cell([[7, 8]])
+    savemat(buffer, {"GTgroups": groups, "GTtimestamp": np.array([[15.0]])})
+    internet.files[name] = buffer.getvalue()
+    with pytest.raises(ValueError, match=r"person 7 is not tracked near 15.000000 s"):
+        fetch("cocktailparty", tmp_path, verify=False)
 
 
 def test_what_a_program_cannot_download_says_where_to_click(tmp_path):

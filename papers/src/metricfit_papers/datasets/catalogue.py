@@ -93,10 +93,9 @@ CATALOGUE = {
     ),
     "cocktailparty": Entry(
         *("tabular/cocktailparty_dyads", 4800, 1454, "two people who are not in the same group"),
-        "https://github.com/vrichter/group-assignment-datasets (how its pairs are built: docs/reproduction/data.md)",
+        "https://github.com/vrichter/group-assignment-datasets (docs/reproduction/data.md: how its pairs are built)",
         drop=("timestamp_us", "person1", "person2", "imputed"),
         groups="frame",
-        by_hand="build it from https://github.com/vrichter/group-assignment-datasets as docs/reproduction/data.md says",
         hashes=(("frame", "ca8afeb66de56c59"),),
     ),
     "diabetes_100k": Entry(

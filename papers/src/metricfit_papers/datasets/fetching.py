@@ -18,6 +18,7 @@ import pandas as pd
 from metricfit._files import new_file, new_folder
 from metricfit.errors import InvalidValueError
 from metricfit_papers.datasets.catalogue import CATALOGUE, find_dataset_file, find_entry, load, make_table, names
+from metricfit_papers.datasets.cocktailparty import build_pairs
 from metricfit_papers.datasets.http_files import Watch, download_file
 from metricfit_papers.images import caltech256, cifar10, fashion_mnist
 from metricfit_papers.images.caltech256 import PUBLISHED as CALTECH_IMAGES
@@ -27,6 +28,7 @@ DOWNLOADS = "downloads"
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
 ZENODO = "https://zenodo.org/record/61452/files/benchmark-imbalanced-learn.tar.gz"
 CREDIT_CARD = "https://zenodo.org/records/7395559/files/creditcard.csv?download=1"
+COCKTAIL_PARTY = "https://raw.githubusercontent.com/vrichter/group-assignment-datasets/master/data/octave/CocktailParty"
 CIFAR = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 CALTECH = "https://data.caltech.edu/records/nyy15-4j048/files/256_ObjectCategories.tar"
@@ -171,9 +173,12 @@ def _write_table(fetcher: Fetcher, name: str, frame: pd.DataFrame, source: str, 
     written = table.X.assign(target=table.y)
     if table.published_split is not None:
         written = written.assign(**{str(entry.published_split): table.published_split})
-    path = fetcher.folder / f"{entry.file}.csv"
+    return _write(fetcher.folder / f"{entry.file}.csv", written)
+
+
+def _write(path: Path, frame: pd.DataFrame) -> Path:
     with new_file(path) as unfinished:
-        written.to_csv(unfinished, index=False)
+        frame.to_csv(unfinished, index=False)
     return path
 
 
@@ -207,6 +212,16 @@ def _fetch_adult(fetcher: Fetcher, name: str, verify: bool) -> Path:
 def _fetch_credit_card(fetcher: Fetcher, name: str, verify: bool) -> Path:
     """Download Kaggle's file from its copy at Zenodo; `load` reads it as it is."""
     return fetcher.get(CREDIT_CARD, f"{find_entry(name).file}.csv", CREDIT_CARD_CHECKSUM if verify else None)
+
+
+def _fetch_cocktailparty(fetcher: Fetcher, name: str, verify: bool) -> Path:
+    """Build the pairs of people from the tracker's output and the annotated groups."""
+    places = {file: f"{DOWNLOADS}/cocktailparty-{file}" for file in ("features.mat", "groundtruth.mat")}
+    features, groundtruth = (fetcher.get(f"{COCKTAIL_PARTY}/{file}", place) for file, place in places.items())
+    pairs = build_pairs(features, groundtruth)
+    entry = find_entry(name)
+    make_table(name, entry, pairs, COCKTAIL_PARTY, verify)
+    return _write(fetcher.folder / f"{entry.file}.csv", pairs)
 
 
 def _fetch_zenodo(fetcher: Fetcher, name: str, verify: bool) -> Path:
@@ -268,6 +283,7 @@ SOURCES: dict[str, Source] = {
     "mammography": _fetch_openml,
     "phoneme": _fetch_openml,
     "adult": _fetch_adult,
+    "cocktailparty": _fetch_cocktailparty,
     "creditcard": _fetch_credit_card,
     "cifar10": _fetch_cifar10,
     "fashion_mnist": _fetch_fashion_mnist,
@@ -284,6 +300,7 @@ LICENCES = {
     "mammography": "public, says OpenML; cite Woods et al. 1993",
     "phoneme": "public, says OpenML",
     "creditcard": "DbCL 1.0 at Kaggle, CC BY 4.0 at Zenodo",
+    "cocktailparty": "none stated; cite Zen et al. 2010",
     "cifar10": "none stated; cite Krizhevsky 2009",
     "fashion_mnist": "MIT",
     "caltech256": "as its page says; cite Griffin et al. 2007",
