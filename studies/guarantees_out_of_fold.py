@@ -131,8 +131,8 @@ def judge_draw(name: str, data: Path, draw: int, folder: Path) -> None:
                 ]
     model = MetricClassifier("f1", models=["linear", "boosting_small"], members=FOLDS, n_jobs=1, random_state=draw)
     model.fit(rows.X.iloc[drawn], y)
-    z = model.held_out_.logits.squeeze(1).numpy()
-    z_new = model._logits(rows.X.iloc[others]).squeeze(1).numpy()
+    z = model.held_out_.logits[:, 0]
+    z_new = model._logits(rows.X.iloc[others])[:, 0]
     for margin in ("", MARGIN):
         found[f"MetricClassifier{margin}"] = [
             judge(z, model.held_out_.y, z_new, y_new, *case, draw, out_of_fold=bool(margin)) for case in cases

@@ -194,3 +194,13 @@ def test_folds_that_train_on_half_of_the_rows_certify_nothing(tmp_path):
 def test_another_class_balance_leaves_only_rates_within_a_class(model):
     with pytest.raises(InvalidValueError, match=r"precision >= 0.5 depends on the class shares.*require recall, fnr"):
         model.rethreshold(prevalence=0.1, subject_to="precision >= 0.5")
+
+
+def test_a_row_with_many_copies_does_not_make_a_fold_small():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 3)), (np.arange(600) % 5 == 0).astype(int)
+    X[y == 1] += 1.5
+    X, y = np.concatenate([X, np.tile(X[y == 0][:1], (500, 1))]), np.concatenate([y, np.zeros(500, dtype=int)])
+    settings = {"subject_to": "recall >= 0.6", "confidence": 0.9, "models": ["linear"], "random_state": 0}
+    model = MetricClassifier("precision", **settings).fit(X, y)  # copies are in one fold, which holds out half the rows
+    assert model.certificate_ == APPROXIMATE

@@ -20,9 +20,9 @@ from metricfit.runs.executor import runs_on_cluster
 from metricfit.tabular.cross_fit import FEW_PARTS, FEWEST_FOLDS, PARTS, judges_of, judging_parts
 from metricfit.tabular.ensemble import Ensemble, Mixture, ModelRow, OutOfFold, build_ensemble, cross_fit
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.family import Deadline, Family, Floats, Integers
+from metricfit.tabular.families.family import Deadline, Family, Floats, Integers, TrainingRows
 from metricfit.tabular.fit_progress import FitTracker, choose_watcher
-from metricfit.tabular.held_out_scores import check_training_share
+from metricfit.tabular.held_out_scores import SMALLEST_TRAINING_SHARE, check_training_share
 from metricfit.tabular.large_rows import CompactFeatures, split_large_table
 from metricfit.tabular.out_of_fold import FamilyResult, fit_families
 from metricfit.tabular.parameters import threads_of
@@ -82,7 +82,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         selection = family.selection(metric, model.average, requirements)
         return selection.decided_value(judges.logits_of_family(0, family.logits[0]))
 
-    training_share = min(len(np.unique(train)) for train, _ in splits) / len(rows.y)
+    training_share = share_of_training(rows, splits)
     if model.confidence is not None and model.calibration is None:
         check_training_share(training_share)
     watcher = choose_watcher(model.verbose)
@@ -123,6 +123,19 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         tuple(_judge(results, judges.mixtures[part], fold) for fold, part in pairs),
         training_share,
     )
+
+
+def share_of_training(rows: TrainingRows, splits: Splits) -> float:
+    """Return the smallest share of the rows that a fold trains on; of the different rows, if many are copies.
+
+    Copies stay in one fold, which may hold out half of the rows and still train on nearly all different ones.
+    """
+    share = min(len(np.unique(train)) for train, _ in splits) / len(rows)
+    if share < SMALLEST_TRAINING_SHARE and not isinstance(rows.features, CompactFeatures):
+        different, of_row = np.unique(rows.x, axis=0, return_inverse=True)
+        of_row = of_row.reshape(-1)
+        share = min(len(np.unique(of_row[train])) for train, _ in splits) / len(different)
+    return share
 
 
 #: More held-out rows are judged in fewer parts.
