@@ -135,7 +135,8 @@ def _missing_data_in_lines() -> Iterator[None]:
             print_message(line)
         few = " To run the others only: " + " ".join(f"--only {name}" for name in error.others) if error.others else ""
         raise UserError(
-            f"{len(error.missing)} of {len(error.missing) + len(error.others)} datasets are missing.{few}"
+            f"{len(error.missing)} of {len(error.missing) + len(error.others)} datasets are missing; --fetch downloads "
+            f"them where a program can.{few}"
         ) from error
 
 
