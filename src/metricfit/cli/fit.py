@@ -44,6 +44,7 @@ from metricfit.runs.executor import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, find_method
 from metricfit.tabular.doctor.finding import Finding
+from metricfit.tabular.encoding.columns import TEXT_COMPONENTS, free_text_columns
 from metricfit.tabular.ensemble import ModelRow
 from metricfit.tabular.facts import Ends, ModelFacts, RequirementFact, model_facts
 from metricfit.tabular.families import NAMES
@@ -198,7 +199,7 @@ def _run(options: Fit) -> None:
         "findings": rows.findings,
         "onnx": None if exported is None else exported.to_dict(),
     }
-    lines = [describe_classes(counts, facts.positive), *_lines(model, facts)]
+    lines = [describe_classes(counts, facts.positive), *_text_lines(X, facts), *_lines(model, facts)]
     if periods:
         lines += [_table_of_periods(periods, facts.label), *([] if fall is None else [f"Warning: {fall}"])]
     lines += [f"Model: {result['model']}", f"Report: {result['report']}"]
@@ -234,6 +235,17 @@ def _families_named(models: str) -> str | list[str]:
         if name not in NAMES:
             raise UserError(f"There is no family of models {quote(name)} for --models; it knows {', '.join(NAMES)}.")
     return list(dict.fromkeys(names))
+
+
+def _text_lines(X: Any, facts: ModelFacts) -> list[str]:
+    """Say which columns are read as free text, and how."""
+    names = [quote_label(X.columns[at]) for at in free_text_columns(X)]
+    if not names:
+        return []
+    weighed = any(row.name == "text" and row.left_out is None for row in facts.families)
+    reading = f"{TEXT_COMPONENTS} components of {'its' if len(names) == 1 else 'their'} letters"
+    how = f"the model 'text' reads TF-IDF of words and letters, the others {reading}" if weighed else reading
+    return [f"Free text in {list_names(names)}: {how}."]
 
 
 def _lines(model: MetricClassifier, facts: ModelFacts) -> list[str | Table]:

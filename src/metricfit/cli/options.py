@@ -199,8 +199,9 @@ class Fit(TableOptions):
         refer_subject_to: A requirement on the rows that are decided, such as 'precision >= 0.9'; may be repeated. The
             fewest rows that meet it are referred to a person, and at most --refer.
         method: A method of compare, such as 'support vectors', in place of --models.
-        models: The families of models, separated by commas: linear, kernel, boosting, boosting_small, boosting_metric,
-            extra_trees, network. By default all but boosting_metric and network.
+        models: The families of models, separated by commas: linear, text, kernel, boosting, boosting_small,
+            boosting_metric, extra_trees, network. By default all but boosting_metric and network; text only for tables
+            with free text.
         folds: Number of folds; by default 8, 5 above 20,000 rows and 3 above 100,000.
         time_budget: Seconds of training. Models that would take longer are left out.
         insight: Show in the report which columns matter, and the values of the rows that are most wrong.

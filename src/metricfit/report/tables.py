@@ -127,6 +127,7 @@ def _chart(
 #: What the families are called in textbooks.
 DESCRIPTIONS = {
     "linear": "logistic regression",
+    "text": "logistic regression on TF-IDF of words and letters",
     "kernel": "support vectors with an RBF kernel",
     "boosting": "boosted trees",
     "boosting_small": "small boosted trees",

@@ -58,10 +58,10 @@ class MetricClassifier(DecidingClassifier):
         calibration: The share of the rows, such as 0.3, that is kept apart from training to choose the decision on; of
             rows in groups, the share of the groups. The tests of ``confidence`` are then exact, and ``certificate_`` is
             "guaranteed". None chooses on the out-of-fold scores of all rows.
-        models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees". Otherwise a
-            list of these names, "auto", "boosting_metric", "network", ``tabular.Network(...)``, scikit-learn
-            classifiers, or (name, model) pairs. A Pipeline gets the table as it was passed; other classifiers get
-            numbers without missing values.
+        models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees", and "text"
+            for tables with columns of free text. Otherwise a list of these names, "auto", "boosting_metric", "network",
+            ``tabular.Network(...)``, scikit-learn classifiers, or (name, model) pairs. A Pipeline gets the table as it
+            was passed; other classifiers get numbers without missing values.
         decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
             threshold on the out-of-fold rows) or "auto", which is "plugin".
         members: Number of folds; None for 8, 5 above 20,000 rows and 3 above 100,000. At most the rows of a class.

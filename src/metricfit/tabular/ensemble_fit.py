@@ -69,7 +69,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     def collect(logits: Sequence[Floats]) -> tuple[OutOfFold, HeldOut]:
         return collect_out_of_fold(logits, rows.y, prepared.weight, prepared.groups, metric, prepared.columns)
 
-    families, splits = families_of(model), splits_of(model, prepared)
+    families, splits = families_of(model, rows.features.table), splits_of(model, prepared)
     places = _places(splits, prepared)
 
     first_parts: list[Integers] = []  # copies are known by the logits of the first family
@@ -154,14 +154,15 @@ def _judge(results: Sequence[FamilyResult], mixture: Mixture, fold: int) -> Ense
     return mixture.ensemble([result.name for result in results], [result.fold_models[fold] for result in results])
 
 
-def families_of(model: MetricClassifier) -> list[Family]:
-    """Return the families of a classifier, the cheap ones first."""
+def families_of(model: MetricClassifier, table: Any = None) -> list[Family]:
+    """Return the families of a classifier for a table, the cheap ones first."""
     return make_families(
         model.models,
         metric=get_metric(model.metric),
         average=model.average,
         requirements=model_requirements(model, has_labels=False),
         device=model.device,
+        table=table,
     )
 
 

@@ -19,6 +19,7 @@ from metricfit.tabular.families.family import Deadline, Floats
 #: Seconds of each family relative to boosting: the median over 19 tables (studies/results/tables.json).
 RELATIVE_SECONDS = {
     "linear": 0.4,
+    "text": 2.0,
     "kernel": 0.3,
     "boosting": 1.0,
     "boosting_small": 1.0,

@@ -72,7 +72,7 @@ def check_parts(model: MetricClassifier) -> None:
     row = np.full((1, encoder.features), np.nan, dtype=float if encoder.columns is None else object)
     table = pd.DataFrame(row, columns=getattr(model, "feature_names_in_", None))
     expected = Expected(encoder.scaling.width, len(model.classes_))
-    check_logits(model.ensemble_, Features(encoder.transform(table)), expected)
+    check_logits(model.ensemble_, Features(encoder.transform(table), table), expected)
 
 
 def _check_description(description: dict[str, Any]) -> None:

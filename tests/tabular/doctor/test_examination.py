@@ -282,6 +282,13 @@ def test_quantities_and_categories_are_not_groups(seed):
     assert "repeated_identifier" not in kinds(table)
 
 
+def test_sentences_and_codes_are_read_differently():
+    sentences = kinds(spoil(note=[f"note {number} about {number * 7}" for number in range(400)]))["free_text"].message
+    assert "30 components of its letters. The family 'text' reads 'note' as TF-IDF." in sentences
+    codes = kinds(spoil(code=[f"row {number}" for number in range(400)]))["free_text"].message
+    assert "TF-IDF" not in codes
+
+
 def test_a_category_of_many_values_is_not_free_text():
     tail_numbers = np.char.add("N", rng.integers(0, 150, 400).astype(str))
     assert "free_text" not in kinds(spoil(tail=tail_numbers))

@@ -318,7 +318,12 @@ def compare(
     outside = [found.take(rows.order) for found in outside]
     check_names([*(model.name for model in own), *(model.name for model in outside)])
     chosen = choose_methods(
-        names, networks=networks, classes=len(classes), constrained=bool(asked), row_costs=bool(columns)
+        names,
+        networks=networks,
+        classes=len(classes),
+        constrained=bool(asked),
+        row_costs=bool(columns),
+        table=rows.X,
     )
     threads = threads_per_job(jobs) or threads_of(-1)
     compared: list[Compared] = [lightgbm_as_it_comes(seed, threads, len(numbers)), *chosen, *own, *outside]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from metricfit.core.counts import Counts
 from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.families import DEFAULT as DEFAULT_FAMILIES
+from metricfit.tabular.families.choice import default_families
 from metricfit.tabular.families.family import Floats, Integers
 from metricfit.tabular.families.network import Network
 
@@ -111,7 +112,7 @@ class Method:
         Returns:
             The classifier.
         """
-        models = "auto" if self.models == DEFAULT_FAMILIES else list(self.models)
+        models = "auto" if self.name == DEFAULT else list(self.models)
         return MetricClassifier(metric, models=models, class_weight=self.class_weight, **parameters)
 
 
@@ -202,8 +203,11 @@ def choose_methods(
     classes: int = 2,
     constrained: bool = False,
     row_costs: bool = False,
+    table: Any = None,
 ) -> list[Method]:
     """Return the methods with these names, or those that take seconds; with ``networks``, the networks too.
+
+    The default has the families for this table.
 
     Raises:
         InvalidValueError: There is no such method, or it cannot be used with costs for each row.
@@ -216,7 +220,7 @@ def choose_methods(
             )
         find_method(name, known)
     return [
-        method
+        replace(method, models=default_families(table)) if method.name == DEFAULT else method
         for method in known
         if (networks if method.is_network else names is None) or (names is not None and method.name in names)
     ]

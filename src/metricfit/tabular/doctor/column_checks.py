@@ -41,7 +41,7 @@ from metricfit.tabular.doctor.finding import (
     kind_of,
     list_names,
 )
-from metricfit.tabular.encoding.columns import are_categories
+from metricfit.tabular.encoding.columns import FEWEST_TEXTS, TEXT_COMPONENTS, are_categories, free_text_columns
 
 #: Columns of fewer rows may differ in every row by chance.
 FEWEST_OF_IDENTIFIERS = 30
@@ -56,8 +56,6 @@ CLOSE_NUMBERS, FEWEST_CLOSE = 10, 200
 MOSTLY_MISSING, MOSTLY_NUMBERS = 0.95, 0.8
 #: Columns of more are not compared with one another entry by entry.
 ROWS_COMPARED = 2_000
-#: Columns of fewer words are categories, as skrub has it.
-FEWEST_TEXTS = 40
 #: Sets of equal columns that a message lists.
 SETS_LISTED = 3
 
@@ -182,18 +180,20 @@ def _numbers_as_text(column: pd.Series, name: str) -> Iterator[Finding]:
 
 
 def _free_text(X: pd.DataFrame, names: list[str]) -> Iterator[Finding]:
-    """Find columns of words that are encoded by their letters, because their values repeat too rarely to be known."""
+    """Find columns of words whose values repeat too rarely to be categories, and say how the families read them."""
     words = [name for name in names if kind_of(X[name]) == "words" and not are_written_dates(X[name])]
     values = {name: X[name].nunique() for name in words}
     free = [name for name in words if values[name] >= FEWEST_TEXTS and not are_categories(len(X), values[name])]
     if free:
         one = len(free) == 1
+        sentences = [free[at] for at in free_text_columns(X[free])]
+        weighed = f" The family 'text' reads {list_names(sentences)} as TF-IDF." if sentences else ""
         options = " ".join(f"--drop {shlex.quote(name)}" for name in free[:SETS_LISTED])
         yield Finding(
             "free_text",
             "note",
-            f"{list_names(free)} {'holds' if one else 'hold'} text that hardly repeats. It is encoded by its letters, "
-            "which cannot be exported to ONNX.",
+            f"{list_names(free)} {'holds' if one else 'hold'} text that hardly repeats, which cannot be exported to "
+            f"ONNX. It is encoded as {TEXT_COMPONENTS} components of its letters.{weighed}",
             f"For fit --onnx leave {'it' if one else 'them'} out: {options}{' ...' * (len(free) > SETS_LISTED)}. "
             "metricfit.export.mlflow runs such models too.",
             tuple(free),

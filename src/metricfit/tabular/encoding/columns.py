@@ -28,6 +28,11 @@ TEXT_COMPONENTS = 30
 #: A column of text holds categories, and not free text, if it has at most this many distinct values, and if a value
 #: occurs at least this often on average.
 MOST_KNOWN_TEXTS, FEWEST_REPEATS = 10_000, 2
+#: Columns of text with fewer distinct values are categories, as in skrub; entries of free text have on average at least
+#: this many words.
+FEWEST_TEXTS, FEWEST_WORDS = 40, 3
+#: Entries whose words are counted, and entries that are tried as dates.
+WORDS_COUNTED, DATES_TRIED = 1000, 20
 
 
 class Column(ABC):
@@ -229,6 +234,35 @@ def are_categories(rows: int, values: int) -> bool:
     (True, False)
     """
     return values <= MOST_KNOWN_TEXTS and rows >= FEWEST_REPEATS * values
+
+
+def free_text_columns(table: Any) -> list[int]:
+    """Return the positions of the columns that hold sentences: text of several words that hardly repeats.
+
+    Args:
+        table: A DataFrame; other tables have no text.
+
+    >>> free_text_columns(pd.DataFrame({"a": range(50), "b": [f"it took {each} days" for each in range(50)]}))
+    [1]
+    """
+    if not isinstance(table, pd.DataFrame):
+        return []
+    return [at for at in range(table.shape[1]) if _is_free_text(table.iloc[:, at])]
+
+
+def _is_free_text(column: pd.Series) -> bool:
+    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+        return False
+    present = column.dropna()
+    head = present.iloc[:WORDS_COUNTED]
+    if not len(head) or not all(isinstance(entry, str) for entry in head):
+        return False
+    if sum(len(entry.split()) for entry in head) < FEWEST_WORDS * len(head):
+        return False
+    if pd.to_datetime(head.iloc[:DATES_TRIED].astype(object), errors="coerce", format="mixed", utc=True).notna().all():
+        return False
+    values = present.astype(str).nunique()
+    return values >= FEWEST_TEXTS and not are_categories(len(column), values)
 
 
 class NotANumber(MetricfitError, ValueError):

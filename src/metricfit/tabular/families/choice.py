@@ -10,17 +10,19 @@ from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
+from metricfit.tabular.encoding.columns import free_text_columns
 from metricfit.tabular.families.boosting import SMALL, Boosting
 from metricfit.tabular.families.family import Family
 from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.families.network import Network
+from metricfit.tabular.families.text import TextLinear
 from metricfit.tabular.families.user_model import UserModel
 
 #: The families by name, cheap ones first.
-NAMES = ("linear", "kernel", "boosting", "boosting_small", "boosting_metric", "extra_trees", "network")
-#: The families of ``models="auto"``.
+NAMES = ("linear", "text", "kernel", "boosting", "boosting_small", "boosting_metric", "extra_trees", "network")
+#: The families of ``models="auto"``; "text" is added for tables with columns of free text.
 DEFAULT = ("linear", "kernel", "boosting", "boosting_small", "extra_trees")
 
 
@@ -31,6 +33,7 @@ def make_families(
     average: ScalarAverage,
     requirements: Sequence[Requirement],
     device: str | None = None,
+    table: Any = None,
 ) -> list[Family]:
     """Make the families that the parameter ``models`` of MetricClassifier describes.
 
@@ -41,6 +44,7 @@ def make_families(
         average: Its average over several classes.
         requirements: The requirements, for networks that are trained under them.
         device: The device of networks; None for a GPU if there is one.
+        table: The table as the user passed it: "auto" has the family "text" if it has columns of free text.
 
     Returns:
         The families, the cheap ones of ours first, then the user's.
@@ -58,6 +62,7 @@ def make_families(
     """
     makers: dict[str, Callable[[], Family]] = {
         "linear": Linear,
+        "text": TextLinear,
         "kernel": Kernel,
         "boosting": Boosting,
         "boosting_small": lambda: Boosting("boosting_small", SMALL),
@@ -89,7 +94,7 @@ def make_families(
             family.name = name
         return family
 
-    families = [make(*named) for named in _named_models(models)]
+    families = [make(*named) for named in _named_models(models, default_families(table))]
     for family in families:
         if metric.columns and family.trains_for_metric:
             raise InvalidValueError(
@@ -104,7 +109,17 @@ def make_families(
     return sorted(families, key=lambda family: order.get(family.name, len(order)))
 
 
-def _named_models(models: Any) -> list[tuple[str | None, Any]]:
+def default_families(table: Any) -> tuple[str, ...]:
+    """Return the names of the families that ``models="auto"`` stands for.
+
+    >>> default_families(None)
+    ('linear', 'kernel', 'boosting', 'boosting_small', 'extra_trees')
+    """
+    names = {*DEFAULT, "text"} if free_text_columns(table) else set(DEFAULT)
+    return tuple(name for name in NAMES if name in names)
+
+
+def _named_models(models: Any, default: Sequence[str]) -> list[tuple[str | None, Any]]:
     """Return (name, model) pairs; the name is None where the user gave none."""
     if not isinstance(models, (list, tuple)):
         models = [models]
@@ -117,7 +132,7 @@ def _named_models(models: Any) -> list[tuple[str | None, Any]]:
                 raise InvalidTypeError(f"a named model is a pair of a name and a model; got {quote(model)}")
             named.append((model[0], model[1]))
         elif isinstance(model, str) and model == "auto":
-            named += [(None, name) for name in DEFAULT]
+            named += [(None, name) for name in default]
         else:
             named.append((None, model))
     return named

@@ -493,6 +493,7 @@ KINDS = {
     "boosted_trees": ("boosting", "BoostedTrees"),
     "forests": ("forest", "Forests"),
     "linear": ("linear", "LinearModel"),
+    "text": ("text", "TextModel"),
     "kernel": ("kernel", "KernelModel"),
     "network": ("network_models", "NetworkModel"),
     "user_model": ("user_model", "FittedUserModel"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,15 +99,7 @@ class Linear(Family):
         width = train.x.shape[1]
         models, losses = [], []
         for scale in (slice(0, width), slice(width, None)):
-            model = LogisticRegression(max_iter=ITERATIONS, warm_start=True)
-            for penalty in PENALTIES:
-                deadline.check()
-                model.set_params(C=penalty)
-                with warnings.catch_warnings():
-                    # A solution that is not exact to the last digits is as good here.
-                    warnings.simplefilter("ignore", ConvergenceWarning)
-                    model.fit(columns[:, scale], train.y, sample_weight=train.weight)
-                coefficients, intercepts = _all_classes(model, train.classes)
+            for coefficients, intercepts in fit_penalties(columns[:, scale], train, PENALTIES, deadline):
                 logits = held_out_columns[:, scale] @ coefficients.T + intercepts
                 losses.append(cross_entropy(logits, held_out.y, held_out.weight))
                 placed = np.zeros((len(intercepts), 2 * width))
@@ -121,6 +114,31 @@ class Linear(Family):
             np.mean([model.coefficients for model in linear], axis=0),
             np.mean([model.intercepts for model in linear], axis=0),
         )
+
+
+def fit_penalties(
+    columns: Any, train: TrainingRows, penalties: Sequence[float], deadline: Deadline
+) -> Iterator[tuple[Floats, Floats]]:
+    """Fit logistic regressions from the strongest penalty to the weakest, each from the solution before.
+
+    Args:
+        columns: The columns of the training rows, an array or a sparse matrix.
+        train: The training rows, for their classes and weights.
+        penalties: scikit-learn's C, in ascending order.
+        deadline: When to stop with OutOfTime.
+
+    Yields:
+        For each penalty, the coefficients ``(outputs, columns)`` and the intercepts ``(outputs,)``.
+    """
+    model = LogisticRegression(max_iter=ITERATIONS, warm_start=True)
+    for penalty in penalties:
+        deadline.check()
+        model.set_params(C=penalty)
+        with warnings.catch_warnings():
+            # A solution that is not exact to the last digits is as good here.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(columns, train.y, sample_weight=train.weight)
+        yield _all_classes(model, train.classes)
 
 
 def _all_classes(model: LogisticRegression, classes: int) -> tuple[Floats, Floats]:
