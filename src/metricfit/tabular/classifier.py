@@ -58,8 +58,8 @@ class MetricClassifier(DecidingClassifier):
         calibration: The share of the rows, such as 0.3, that is kept apart from training to choose the decision on; of
             rows in groups, the share of the groups. The tests of ``confidence`` are then exact, and ``certificate_`` is
             "guaranteed". None chooses on the out-of-fold scores of all rows.
-        models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees", and "text"
-            for tables with columns of free text. Otherwise a list of these names, "auto", "boosting_metric", "network",
+        models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees". Tables with
+            columns of free text have "text" too. Otherwise a list of these names, "auto", "boosting_metric", "network",
             ``tabular.Network(...)``, scikit-learn classifiers, or (name, model) pairs. A Pipeline gets the table as it
             was passed; other classifiers get numbers without missing values.
         decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
