@@ -11,7 +11,10 @@ from metricfit_papers.images import caltech256, cifar10, fashion_mnist
 
 @pytest.mark.parametrize("load", [cifar10, fashion_mnist, caltech256])
 def test_missing_files_are_reported_with_what_to_download_and_where_to_put_it(tmp_path, load):
-    with pytest.raises(FileNotFoundError, match=r"is not in .* Download .* https://.*(there|raw)$"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"is not in .* Download .* https://.*(there|raw), or run: metricfit datasets --fetch \w+ --data ",
+    ):
         load(tmp_path)
 
 

@@ -75,8 +75,6 @@ def tiny(monkeypatch):
     dataset_files.load_table.cache_clear()
 
 
-# Two epochs from small weights: the logits of a network may all lie in [0, 1] so far.
-@pytest.mark.filterwarnings("ignore::metricfit.losses.gradient_watch.ProbabilitiesWarning")
 @pytest.mark.parametrize(("name", "protocol"), list(pairs()))
 def test_every_row_of_every_table_has_numbers(name, protocol, folder, tmp_path):
     spec = papers.find_table(name)
