@@ -18,7 +18,7 @@ from benchmarks.verdicts import Verdict
 Results = dict[str, Any]
 
 RESULTS = Path(__file__).parent / "results"
-HEADER = ("work", "bar", "0.1.0", "measured", "repeats", "holds")
+HEADER = ("work", "bar", "before", "measured", "repeats", "holds")
 LINE_HEADER = ("", "time", "ratio", "memory beyond inputs", "repeats", "note")
 PACKAGES = ("torch", "triton", "scikit-learn", "skorch", "lightning", "monai", "segmentation_models_pytorch", "libauc")
 UNDER_LOAD, UNJUDGED = "measured under load", "unjudged: tiny"

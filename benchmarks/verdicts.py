@@ -15,7 +15,7 @@ class Unit:
     amount: float
 
 
-RATIO, MILLISECONDS, SECONDS, MINUTES = Unit("x", 1.0), Unit(" ms", 1e-3), Unit(" s", 1.0), Unit(" min", 60.0)
+RATIO, MILLISECONDS, SECONDS = Unit("x", 1.0), Unit(" ms", 1e-3), Unit(" s", 1.0)
 
 
 @dataclass(frozen=True)
