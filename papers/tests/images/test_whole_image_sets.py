@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn.metrics import f1_score, precision_score, recall_score
 from torch import nn
 
@@ -169,7 +170,7 @@ def test_every_image_table_is_run_by_a_test():
     ensembles = {
         f"constrained-{which}" for which in ("2", "5", "6", "settings")
     }  # see test_ensemble_row and test_whole_image_sets
-    assert images == {name for name, _, _ in SAMPLES} | ensembles
+    assert images == {name for name, _, _ in SAMPLES} | ensembles | {"multiclass-1b"}
 
 
 def changed(folder, old, new):
@@ -234,6 +235,23 @@ def test_a_part_of_a_set_is_reported(folder, tmp_path, tiny):
     small = {"data": folder, "trials": 1, "epochs": 1, "rows": ["MAE"], "device": "cpu"}
     said = papers.run_table(spec, "paper", tmp_path, **small).smaller
     assert said == "1 of 5 trials, at most 1 of 120 epochs, 100 of 50,000 training images"
+    assert image_tasks.CifarPair(0, 1, 2).part(folder) == "100 of 50,000 training images"
+
+
+def test_one_class_of_256_is_run_on_a_tiny_folder(tmp_path, tiny):
+    for number in [*range(1, 57), 257]:
+        name = {56: "056.dog", 257: "257.clutter"}.get(number, f"{number:03d}.kind")
+        (tmp_path / "256_ObjectCategories" / name).mkdir(parents=True)
+        for copy in range(5):
+            picture = Image.fromarray(np.full((6, 5, 3), 4 * number % 256, np.uint8))
+            picture.save(tmp_path / "256_ObjectCategories" / name / f"{copy}.png")
+    task = WholeSet("caltech256")
+    assert len(np.unique(task.images(str(tmp_path))[1])) == 56
+    assert task.part(str(tmp_path)) == "224 of 29,724 training images"
+    small = {"data": tmp_path, "trials": 1, "epochs": 1, "device": "cpu"}
+    result = papers.run_table(papers.find_table("multiclass-1b"), "paper", tmp_path / "out", **small)
+    assert [row for _, row in result.rows] == ["F-beta P*", "F-beta R*", "CE"]
+    assert all(0 <= each.values["f1"][0] <= 1 for each in result.rows.values())
 
 
 def test_cells_of_other_images_are_not_reused(folder, tmp_path, tiny):

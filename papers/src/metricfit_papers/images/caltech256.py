@@ -13,11 +13,16 @@ from metricfit_papers.images.image_set import Images, ImageSet, Pixels
 
 PLACES = ("caltech256/256_ObjectCategories", "256_ObjectCategories", ".")
 PUBLISHED = 30_607
+#: The last class, of pictures of nothing in particular.
+CLUTTER = "257.clutter"
+CLUTTERED = 827
 SOURCE = "Caltech-256, https://data.caltech.edu/records/nyy15-4j048"
 PICTURES = (".jpg", ".jpeg", ".png")
 
 
-def caltech256(folder: str | PathLike[str], *, side: int = 64, test_share: float = 0.2, seed: int = 0) -> ImageSet:
+def caltech256(
+    folder: str | PathLike[str], *, side: int = 64, test_share: float = 0.2, seed: int = 0, clutter: bool = True
+) -> ImageSet:
     """Read Caltech-256 (Griffin et al. 2007) from its folders ``001.ak47`` to ``257.clutter``.
 
     Every picture is scaled to ``side`` x ``side``, whatever its shape. The publisher defines no test set, so a share of
@@ -29,6 +34,7 @@ def caltech256(folder: str | PathLike[str], *, side: int = 64, test_share: float
         side: Width and height of the images in pixels.
         test_share: Share of every class that becomes test images, from 0 to less than 1.
         seed: Seed of the draw of the test images.
+        clutter: Whether the pictures of clutter are a class too; the other 256 classes are kinds of objects.
 
     Returns:
         The training and test images.
@@ -57,6 +63,7 @@ def caltech256(folder: str | PathLike[str], *, side: int = 64, test_share: float
             f"256_ObjectCategories.tar of {SOURCE}, and unpack it there, "
             f"or run: metricfit datasets --fetch caltech256 --data {root}"
         )
+    folders = [class_folder for class_folder in folders if clutter or class_folder.name != CLUTTER]
     paths = [_pictures(class_folder) for class_folder in folders]
     test_sizes = [round(test_share * len(class_paths)) for class_paths in paths]
     for class_folder, class_paths, size in zip(folders, paths, test_sizes, strict=True):
@@ -73,7 +80,9 @@ def caltech256(folder: str | PathLike[str], *, side: int = 64, test_share: float
         test[rng.permutation(np.flatnonzero(labels == label))[:size]] = True
     parts = [Images(pixels[rows], labels[rows].astype(np.int64)) for rows in (~test, test)]
     names = tuple(class_folder.name.split(".", 1)[1] for class_folder in folders)
-    return ImageSet("caltech256", names, parts[0], parts[1], PUBLISHED - int(test.sum()))
+    return ImageSet(
+        "caltech256", names, parts[0], parts[1], PUBLISHED - (0 if clutter else CLUTTERED) - int(test.sum())
+    )
 
 
 def _class_folders(folder: Path) -> list[Path]:

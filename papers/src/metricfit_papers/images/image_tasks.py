@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.errors import InvalidValueError
-from metricfit_papers.images import Images, ImageSet, cifar10, fashion_mnist
+from metricfit_papers.images import Images, ImageSet, caltech256, cifar10, fashion_mnist
 from metricfit_papers.images.image_set import Labels, Pixels
 from metricfit_papers.specs.table_spec import ProtocolSpec
 
@@ -28,7 +28,11 @@ class Drawn(NamedTuple):
     every_test: Rows
 
 
-LOADERS = {"cifar10": cifar10, "fashion_mnist": fashion_mnist}
+LOADERS = {
+    "cifar10": cifar10,
+    "fashion_mnist": fashion_mnist,
+    "caltech256": partial(caltech256, clutter=False),
+}
 
 
 @lru_cache(maxsize=1)
@@ -55,8 +59,9 @@ class ImageTask(ABC):
         return f"{len(read(self.origin, folder).train)} training images"
 
     def part(self, folder: str) -> str:
-        """Describe how many of the images that the task uses are present; empty if all are."""
-        return ""
+        """Describe how many of the published training images are present; empty if all are."""
+        image_set = read(self.origin, folder)
+        return "" if image_set.whole else f"{len(image_set.train):,} of {image_set.published:,} training images"
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ class WholeSet(ImageTask):
     """
 
     origin: str
-    positive: tuple[int, ...] = ()
+    positive: Sequence[int] = ()
 
     def images(self, folder: str) -> tuple[Pixels, Labels]:
         """Return all images, training images first, and their labels."""
@@ -128,11 +133,6 @@ class WholeSet(ImageTask):
         if self.positive:
             labels = np.isin(labels, self.positive).astype(np.int64)
         return np.concatenate([image_set.train.pixels, image_set.test.pixels]), labels
-
-    def part(self, folder: str) -> str:
-        """Describe how many of the published training images are present; empty if all are."""
-        image_set = read(self.origin, folder)
-        return "" if image_set.whole else f"{len(image_set.train):,} of {image_set.published:,} training images"
 
     def trials(self, folder: str, number: int, how: ProtocolSpec) -> Iterator[Drawn]:
         """Split the images for each trial, or once for all trials if only weights differ."""
@@ -150,16 +150,6 @@ class WholeSet(ImageTask):
             else:
                 train, validation, test = _cut(places, labels, how.fractions, how.split, rng)
             yield Drawn(train, validation, test, test)
-
-
-def whole_cifar10(positive: Sequence[int] = ()) -> WholeSet:
-    """Return the task of all of CIFAR-10, under the name that tables use."""
-    return WholeSet("cifar10", tuple(positive))
-
-
-def whole_fashion_mnist(positive: Sequence[int] = ()) -> WholeSet:
-    """Return the task of all of Fashion-MNIST, under the name that tables use."""
-    return WholeSet("fashion_mnist", tuple(positive))
 
 
 def _cut(rows: Rows, labels: Labels, shares: Sequence[float], how: str, rng: np.random.Generator) -> list[Rows]:

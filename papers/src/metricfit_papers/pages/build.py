@@ -22,6 +22,7 @@ from metricfit_papers import TableSpec
 from metricfit_papers.pages import drawing, repository, set_averages, stored_results
 from metricfit_papers.pages.agreement import agreement
 from metricfit_papers.pages.claims import read_claims, show_claims
+from metricfit_papers.pages.class_balance import describe_balance
 from metricfit_papers.pages.constraint_effects import describe_constraint_effects
 from metricfit_papers.pages.run_lengths import measure_size, training_minutes
 from metricfit_papers.pages.search_choices import choices
@@ -54,6 +55,8 @@ def build(
         parts = [WIDE, f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md"), contents(tables, stored)]
         for spec in tables:
             parts += list(table_page(spec, stored[spec.name], verdicts, images))
+        if paper.startswith("Bridging the Gap"):
+            parts += list(describe_balance())
         written.append(pages / f"{slug(paper)}.md")
         written[-1].write_text(unbroken("\n\n".join(parts)) + "\n", encoding="utf-8")
     written.append(pages / "index.md")
@@ -220,7 +223,7 @@ def summary(specs: list[TableSpec], results: dict[str, Results | None], verdicts
     yield "## What was run"
     yield (
         "Datasets, trials and epochs are those that were run, of those in the table's file; the papers have more "
-        "datasets for AnyLoss (102) and for Table 1 of Multiclass F-beta (Caltech-256). Epochs are the limits of "
+        "datasets for AnyLoss (102). Epochs are the limits of "
         "shorter runs and the longest training, of the maximum that the table allows. Most trainings stop early, when "
         "the validation set shows no gain. Training with a constraint continues from the base networks: 200 + 200 "
         "epochs."

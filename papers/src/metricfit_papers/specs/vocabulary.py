@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
-from metricfit import losses
+from metricfit import losses, metrics
 from metricfit.core import steps
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.losses.ranking import PartialAUCLoss
@@ -20,7 +21,7 @@ from metricfit_papers.baselines.small_batch_validation import OnSmallBatches
 from metricfit_papers.baselines.squared_error import SquaredErrorLoss
 from metricfit_papers.datasets import catalogue as datasets
 from metricfit_papers.datasets import published_sets
-from metricfit_papers.images.image_tasks import CifarPair, whole_cifar10, whole_fashion_mnist
+from metricfit_papers.images.image_tasks import LOADERS, CifarPair, WholeSet
 from metricfit_papers.models import byte_images, paper_mlps
 from metricfit_papers.specs.toml_section import Section
 
@@ -28,6 +29,15 @@ from metricfit_papers.specs.toml_section import Section
 def tenths() -> list[float]:
     """Return the thresholds 0.1, 0.2, ..., 0.9."""
     return list(as_coded.TENTHS)
+
+
+def one_of(classes: int, position: int, value: float) -> list[float]:
+    """Return a number per class: 1, but another value for one class.
+
+    >>> one_of(4, 2, 0.25)
+    [1.0, 1.0, 0.25, 1.0]
+    """
+    return [value if number == position else 1.0 for number in range(classes)]
 
 
 STEPS: dict[str, Callable[..., Any]] = {
@@ -51,7 +61,12 @@ BASELINES: tuple[Callable[..., Any], ...] = (
 LOSSES: dict[str, Callable[..., Any]] = {
     name: getattr(losses, name) for name in losses.__all__ if name.endswith("Loss") or name == "Mix"
 }
-LOSSES |= STEPS | AS_CODED | {"T": tenths} | {loss.__name__: loss for loss in BASELINES}
+LOSSES |= (
+    STEPS
+    | AS_CODED
+    | {"T": tenths, "one_of": one_of, "fbeta": metrics.fbeta}
+    | {loss.__name__: loss for loss in BASELINES}
+)
 NETWORKS: dict[str, Callable[..., Any]] = {
     name: getattr(paper_mlps, name) for name in ("btg_mlp", "multiclass_mlp", "study_mlp", "perceptron", "anyloss_mlp")
 }
@@ -63,8 +78,7 @@ DATASETS: dict[str, Callable[..., Any]] = {
     "two_blobs": published_sets.two_blobs,
     "breast_cancer": published_sets.breast_cancer,
     "cifar10_pair": CifarPair,
-    "cifar10": whole_cifar10,
-    "fashion_mnist": whole_fashion_mnist,
+    **{name: partial(WholeSet, name) for name in LOADERS},
 }
 
 
