@@ -10,12 +10,11 @@ import io
 import os
 import signal
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, fit
 from metricfit.losses import Mix, WeightedBCELoss, WMWLoss
@@ -131,8 +130,6 @@ CASES = {
     "one to validate on": (WeightedBCELoss, {"held_out": 1}),
     "dataset": (lambda: MetricLoss("f1"), {"kind": Rows}),
     "dataset, batches of one": (WeightedBCELoss, {"kind": Rows, "batch_size": 1, "epochs": 2}),
-    "loader": (lambda: MetricLoss("f1"), {"kind": lambda *given: loader(Rows(*given))}),
-    "loader, batches of one": (WeightedBCELoss, {"kind": lambda *given: loader(Rows(*given), 1), "epochs": 2}),
 }
 
 
@@ -255,74 +252,9 @@ def shared_out_by_the_user():
     return {"epochs": [rows.read[:half], rows.read[half:]], "weights": result.model.state_dict()}
 
 
-class OwnLoader(DataLoader):
-    """One that fit cannot take apart."""
-
-
 def cannot_be_shared():
     try:
-        fit(model(), OwnLoader(Rows(*data()[:2]), 8), WeightedBCELoss(), epochs=1, hardware=Hardware(devices=2))
-    except ValueError as error:
-        return str(error)
-
-
-class Uneven(IterableDataset):
-    """Batches that rank 0 gets five of and rank 1 two, or in one process what both ranks get together."""
-
-    SHARES = ((0, 8, 16, 24, 32, 37), (37, 45, 53))
-
-    def __init__(self, rank=None):
-        self.rank = rank
-
-    def __iter__(self):
-        x, y, _ = data()
-        of_ranks = [list(pairwise(cuts)) for cuts in self.SHARES]
-        chosen = of_ranks if self.rank is None else [of_ranks[self.rank]]
-        for step in range(max(map(len, chosen))):
-            rows = [torch.arange(*spans[step]) for spans in chosen if step < len(spans)]
-            yield x[torch.cat(rows)], y[torch.cat(rows)]
-
-
-class NoneForRank1(Uneven):
-    """Nothing at all for rank 1."""
-
-    SHARES = ((0, 8, 16), (0,))
-
-
-def uneven(rank=None, folder=None, objective=None, **fabric):
-    """A run whose ranks have streams of different lengths, for training and for validation."""
-    train, held_out = (DataLoader(Uneven(rank), batch_size=None) for _ in range(2))
-    result = fit(
-        model(),
-        train,
-        objective or MetricLoss("f1"),
-        validation=held_out,
-        epochs=3,
-        lr=0.03,
-        hardware=Hardware(accelerator="cpu", **fabric),
-        progress=False,
-        checkpoint_dir=folder and Checkpoints(folder, 4),
-        resume=folder is not None,
-    )
-    return told_of(result)
-
-
-def uneven_broken_off(folder):
-    """Interrupted in a step that rank 1 has no samples for, and resumed from a checkpoint of such a step."""
-    Interrupted.plan(at_10=interrupt)
-    with contextlib.suppress(KeyboardInterrupt):
-        uneven(RANK, folder, Interrupted(), devices=2)
-        raise AssertionError("was not interrupted")
-    Interrupted.plan()
-    return uneven(RANK, folder, Interrupted(), devices=2)
-
-
-def nothing_for_rank_1():
-    try:
-        train = DataLoader(NoneForRank1(RANK), batch_size=None)
-        fit(
-            model(), train, WeightedBCELoss(), epochs=1, hardware=Hardware(accelerator="cpu", devices=2), progress=False
-        )
+        fit(model(), loader(Rows(*data()[:2]), 8), WeightedBCELoss(), epochs=1, hardware=Hardware(devices=2))
     except ValueError as error:
         return str(error)
 
@@ -352,9 +284,6 @@ def cases(folder):
     found["shown"] = shown()
     found["shared out"] = shared_out_by_the_user()
     found["cannot"] = cannot_be_shared()
-    found["uneven"] = uneven(RANK, devices=2)
-    found["uneven, broken off"] = uneven_broken_off(mine / "uneven")
-    found["nothing for rank 1"] = nothing_for_rank_1()
     found["untold"], found["wrongly told"] = without_being_told(), wrongly_told()
     return found
 

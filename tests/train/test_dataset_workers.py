@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 from small_fits import network, weights_of
-from torch.utils.data import Dataset, Subset, TensorDataset
+from torch.utils.data import Dataset
 
 from metricfit import MetricLoss
 from metricfit.losses import WeightedBCELoss
@@ -161,21 +161,6 @@ def test_a_metric_of_one_class_reads_all_labels():
 
     with pytest.raises(ValueError, match="no sample of class 1"):
         fit(network(3, dtype=torch.float32), Classes(100), MetricLoss("recall[1]"), epochs=1, progress=False)
-
-
-def test_subsets_of_datasets_with_a_list_of_labels_know_theirs():
-    class Spied(TensorDataset):
-        reads = 0
-
-        def __getitem__(self, number):
-            self.reads += 1
-            return super().__getitem__(number)
-
-    whole = Spied(torch.randn(500, 4), torch.arange(500) % 2)
-    data = FromDataset(Subset(whole, list(range(1, 499, 2))))
-    assert data.knows_labels
-    assert data.target.unique().tolist() == [1]
-    assert whole.reads <= 16
 
 
 def test_resumed_runs_compare_the_labels_they_know(tmp_path):

@@ -134,32 +134,15 @@ class Named(Dataset):
         return {"x": X[index], "y": Y[index], "weight": float(index)}
 
 
-class WithTargets(Dataset):
-    """Labels to be had without reading all items."""
-
-    def __init__(self, transform=lambda label: label):
-        self.targets = (torch.arange(100) % 2).tolist()
-        self.transform = transform
-
-    def __len__(self):
-        return 100
-
-    def __getitem__(self, index):
-        assert index < 16 or self.transform(0) != 0, "the labels are in targets"
-        return X[index % 10], self.transform(self.targets[index])
-
-
 @pytest.mark.parametrize(
     ("dataset", "expected"),
     [
         (TensorDataset(X, Y), Y),
         (Subset(TensorDataset(X, Y), [1, 1, 2]), Y[[1, 1, 2]]),
         (Named(), Y),
-        (WithTargets(), torch.arange(100) % 2),
-        (WithTargets(lambda label: 1 - label), (torch.arange(100) + 1) % 2),
         ([(X[0], 1), (X[1], 0)], torch.tensor([1, 0])),
     ],
-    ids=["tensors", "subset", "dictionaries", "targets", "transformed", "list"],
+    ids=["tensors", "subset", "dictionaries", "list"],
 )
 def test_the_labels_of_a_dataset(dataset, expected):
     assert torch.equal(FromDataset(dataset).target, expected)

@@ -66,9 +66,9 @@ def fit(
         train: ``(X, y)`` or ``(X, y, weight)`` as tensors or arrays, a dictionary of them, a Dataset, or a DataLoader.
             Tensors are moved to the device as a whole and indexed there. A Dataset is read while the model trains.
             Before that at most 1,024 of its items are read, to check their labels; all of them if batches are
-            stratified or oversampled and the dataset has no list ``targets`` of its labels. A DataLoader is read to its
-            end in every epoch, whatever length it announces; limit an endless stream, for example with
-            ``itertools.islice``. A dictionary, also as an item of a Dataset or a DataLoader, has the keys "x" and "y",
+            stratified or oversampled. A DataLoader is read to its end in every epoch, whatever length it announces;
+            limit an endless stream, for example with ``itertools.islice``. On several processes it needs a
+            DistributedSampler. A dictionary, also as an item of a Dataset or a DataLoader, has the keys "x" and "y",
             and optionally "weight" and "group", one integer per sample. Groups are for requirements per group,
             ``RequirementConstraint(groups=k)``, for gaps, ``metrics.recall.gap(k) <= 0.05``, and for losses whose
             ``forward`` takes ``group=``. In memory they may be labels where the requirement names its groups,
@@ -96,7 +96,6 @@ def fit(
         checkpoint_dir: A folder for this run alone, with one checkpoint per epoch, or ``Checkpoints(folder, 500)``
             for one every 500 optimiser steps.
         resume: Whether to start in an empty folder, continue in a started one, and return the result of a finished one.
-            The last stage may have more epochs than before, which continues a finished run too.
         start_at_prior: Whether to set the last bias of a binary model to the log odds of the share of positives. By
             default only if the model has exactly one such bias and is evidently untrained, so that trained weights are
             never changed: nothing has been written to its last layer since torch initialised it (see
@@ -202,7 +201,6 @@ def fit_population(
         patience: Number of epochs without a better value after which a member stops.
         checkpoint_dir: A folder for this run alone, or ``Checkpoints``.
         resume: Whether to start in an empty folder, continue in a started one, and return the result of a finished one.
-            The last stage may have more epochs than before, which continues a finished run too.
         start_at_prior: Whether to set the last biases to the log odds of the share of positives; see ``fit``.
         class_weight: "balanced", or one weight per class, as a list or as {0: 1.0, 1: 5.0}.
         steps: How optimiser steps are made, as for ``fit``.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from numbers import Real
 
 import torch
 from torch import nn
-from torch.optim import lr_scheduler
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.calling import accepted_arguments, refuse_multipliers
@@ -19,25 +17,6 @@ from metricfit.train.callbacks import Callback
 from metricfit.train.data.batches import Batches
 from metricfit.train.data.sources import ClassWeight
 from metricfit.train.stage import MakeOptimizer, Objective, Schedule, Stage
-
-#: Schedulers whose rates do not depend on the length of a run.
-ENDLESS = (
-    lr_scheduler.ReduceLROnPlateau,
-    lr_scheduler.ExponentialLR,
-    lr_scheduler.StepLR,
-    lr_scheduler.MultiStepLR,
-    lr_scheduler.ConstantLR,
-    lr_scheduler.LinearLR,
-    lr_scheduler.CyclicLR,
-    lr_scheduler.CosineAnnealingWarmRestarts,
-)
-#: Where the others keep the number of scheduler steps that they are made for.
-LENGTHS: dict[type, str] = {
-    lr_scheduler.OneCycleLR: "total_steps",
-    lr_scheduler.CosineAnnealingLR: "T_max",
-    lr_scheduler.PolynomialLR: "total_iters",
-}
-_REMEDY = "Start a new run with the trained model in another checkpoint_dir, with a schedule of its own"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,54 +225,3 @@ def _try_schedule(model: nn.Module, stage: Stage, steps: int | None) -> Schedule
         )
     total = None if steps is None or stage.epochs is None else steps * stage.epochs
     return Schedule(stage.scheduler, stage.scheduler_step, optimizer, total)
-
-
-def check_more_epochs(model: nn.Module, stage: Stage, before: int, steps: int | None) -> None:
-    """Refuse more epochs if the epochs before them would have been different in a longer run.
-
-    Args:
-        model: The model, for a trial of the optimiser and its schedule.
-        stage: The last stage, with its new number of epochs.
-        before: Its number of epochs so far.
-        steps: The number of optimiser steps per epoch, if it is known.
-
-    Raises:
-        InvalidValueError: The learning rate or an annealed step depends on the length of the stage.
-    """
-    assert stage.epochs is not None
-    if Objective(stage.objective).annealed():
-        raise InvalidValueError(
-            f"this run was made for {before} epochs, over which its Annealed step moves from start to end; more epochs "
-            "would move it back. Start a new run with the trained model in another checkpoint_dir, with the end of "
-            "the Annealed step as step"
-        )
-    schedule = _try_schedule(model, stage, steps)
-    if schedule.scheduler is None:
-        return
-    if schedule.last_step < math.inf:
-        raise InvalidValueError(
-            f"{type(schedule.scheduler).__name__} was made for the steps of {before} epochs; with {stage.epochs} "
-            f"epochs its rates would have been others from the start. {_REMEDY}"
-        )
-    per_epoch = (math.inf if steps is None else steps) if schedule.per_batch else 1
-    problem = _find_problem(schedule.scheduler, stage.epochs * per_epoch)
-    if problem is not None:
-        raise InvalidValueError(f"{problem}, and the run was made for {before} epochs. {_REMEDY}")
-
-
-def _find_problem(scheduler: LRScheduler, needed: float) -> str | None:
-    """Return why a scheduler cannot make this many steps as planned, or None."""
-    kind = type(scheduler)
-    if kind in ENDLESS:
-        return None
-    if kind in LENGTHS:
-        length = getattr(scheduler, LENGTHS[kind])
-        ends = length < needed
-        return f"{kind.__name__} ends after {LENGTHS[kind]}={length} of {needed} scheduler steps" if ends else None
-    if isinstance(scheduler, lr_scheduler.SequentialLR):
-        starts = [0, *scheduler._milestones]
-        lasts = zip(scheduler._schedulers, starts, [*starts[1:], needed], strict=True)
-        return next(filter(None, (_find_problem(part, end - start) for part, start, end in lasts)), None)
-    if isinstance(scheduler, lr_scheduler.ChainedScheduler):
-        return next(filter(None, (_find_problem(part, needed) for part in scheduler._schedulers)), None)
-    return f"it is not known whether the rates of {kind.__name__} depend on the number of epochs"

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +19,7 @@ from typing import Any, BinaryIO
 
 from metricfit._files import hash_bytes, is_unfinished, to_json_value, write_file
 from metricfit.errors import CheckpointError, InvalidValueError, shorten
-from metricfit.train.checkpoint.run_spec import find_differences, find_fewer_epochs, replace_epochs
+from metricfit.train.checkpoint.run_spec import find_differences
 from metricfit.train.checkpoint.state import DamagedError, RunState, pack, unpack
 
 fcntl: ModuleType | None
@@ -126,73 +125,46 @@ class RunFolder:
         """Whether a run was finished in this folder."""
         return (self.path / "finished").exists()
 
-    def begin(
-        self, spec: dict[str, Any], resume: bool, check_more_epochs: Callable[[int], None] = lambda before: None
-    ) -> None:
+    def begin(self, spec: dict[str, Any], resume: bool) -> None:
         """Create the folder for a run, or check that it holds the same run; lock it unless the run is finished.
-
-        A run whose last stage has more epochs now is finished no longer.
 
         Args:
             spec: The specification of the run.
             resume: Whether the folder may hold the run already.
-            check_more_epochs: Called with the number of epochs before if there are more now; raises ValueError if the
-                run cannot be continued like this.
         """
-        before = self.check(spec, resume)
-        if before is not None:
-            check_more_epochs(before)
-        elif self.finished:
+        self.check(spec, resume)
+        if self.finished:
             return
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock.take()
         try:
-            before = self.check(spec, resume)  # another process may have used the folder in the meantime
+            self.check(spec, resume)  # another process may have used the folder in the meantime
             for path in self.path.iterdir():
                 if is_unfinished(path):
                     path.unlink()
-            if before is not None:
-                (self.path / "finished").unlink(missing_ok=True)  # first, so that no kill leaves a wrong marker
-                spec = replace_epochs(self._read_spec(), spec["stages"][-1]["epochs"])
-            if before is not None or not self.started:
+            if not self.started:
                 self.write("run.json", json.dumps(spec, indent=2, sort_keys=True).encode())
         except BaseException:
             self._lock.release()
             raise
 
-    def check(self, spec: dict[str, Any], resume: bool) -> int | None:
-        """Check that the folder is empty or holds this run; nothing is changed.
-
-        Returns:
-            The number of epochs of the last stage, if the run has more of them now; None otherwise.
-        """
+    def check(self, spec: dict[str, Any], resume: bool) -> None:
+        """Check that the folder is empty or holds this run; nothing is changed."""
         if not self.started:
             files = list(self.path.iterdir()) if self.path.exists() else []
             if any(path.name != "lock" and not is_unfinished(path) for path in files):
                 raise FileExistsError(f"{self.path} holds other files; use a separate folder as checkpoint_dir")
-            return None
+            return
         if not resume:
             raise FileExistsError(
                 f"{self.path} holds a run already; resume=True continues it, or choose another checkpoint_dir"
             )
-        before = self._read_spec()
-        epochs = find_fewer_epochs(before, spec)
-        if epochs is not None:
-            before = replace_epochs(before, spec["stages"][-1]["epochs"])
-        differences = find_differences(before, spec)
+        differences = find_differences(self._read_spec(), spec)
         if differences:
-            longer = any(".epochs:" in difference for difference in differences)
-            hint = "; of epochs, only those of the last stage can be raised" if longer else ""
             raise InvalidValueError(
                 f"{self.path} holds another run ({'; '.join(differences)}); resume with the settings and data it was "
-                f"started with{hint}, or choose another checkpoint_dir"
+                "started with, or choose another checkpoint_dir"
             )
-        if epochs is not None and self.finished and not self.checkpoints():
-            raise InvalidValueError(
-                f"{self.path} holds a finished run of {epochs} epochs without its checkpoints, from which it could be "
-                "continued; restore them, or train its model further in another checkpoint_dir"
-            )
-        return epochs
 
     def _read_spec(self) -> dict[str, Any]:
         try:

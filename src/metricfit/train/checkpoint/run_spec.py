@@ -109,20 +109,6 @@ def find_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return list(list_differences(old, new, ignored={"code"} if other_python else ()))
 
 
-def find_fewer_epochs(before: dict[str, Any], now: dict[str, Any]) -> int | None:
-    """Return the number of epochs of the last stage before, if the present run has more; None otherwise."""
-    if not (before.get("stages") and now.get("stages")):
-        return None
-    then, more = before["stages"][-1].get("epochs"), now["stages"][-1].get("epochs")
-    return then if isinstance(then, int) and isinstance(more, int) and then < more else None
-
-
-def replace_epochs(spec: dict[str, Any], epochs: int) -> dict[str, Any]:
-    """Return the specification of a run whose last stage has this number of epochs."""
-    *earlier, last = spec["stages"]
-    return {**spec, "stages": [*earlier, {**last, "epochs": epochs}]}
-
-
 def _python_version(spec: dict[str, Any]) -> list[str]:
     """Return the major and minor version of Python, which determine its bytecode."""
     versions = spec.get("versions")

@@ -6,14 +6,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-
-Numbers = TypeVar("Numbers", Tensor, list[int])
 
 #: Maximum number of samples, and of numbers in their inputs, in one forward pass of an evaluation.
 SAMPLES_AT_ONCE, NUMBERS_AT_ONCE = 8192, 2**22
@@ -114,7 +112,7 @@ def _count_numbers(part: Any) -> int:
     return sum(map(_count_numbers, parts))
 
 
-def take_share(batch: Numbers, rank: int, ranks: int) -> Numbers:
+def take_share(batch: Tensor, rank: int, ranks: int) -> Tensor:
     """Return the samples of a batch for one rank: every n-th, because a stratified batch is sorted by class."""
     return batch[rank::ranks]
 

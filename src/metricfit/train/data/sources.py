@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import copy
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any, ClassVar
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 
 from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.train.checkpoint import randomness
-from metricfit.train.data.batches import Batch, derive_seed, make_batch, take_share
+from metricfit.train.data.batches import Batch, derive_seed, make_batch
 
-COMPARED_LABELS = 16  # labels of a dataset's list that are compared with its items
 LABELS_AT_ONCE = 64
 SOME_LABELS = 1024  # items of a dataset without a list of labels that are read before training
 _END: Any = object()
-_LOADER_SETTINGS = (
-    *("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context"),
-    *("generator", "prefetch_factor", "persistent_workers"),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +104,6 @@ class FromDataset:
 
     def __init__(self, dataset: Dataset[Any], workers: int = 0) -> None:
         self.dataset, self.workers = dataset, workers
-        self._target: Tensor | None = None
-        self._some: Tensor | None = None
-        self._first: tuple[Any] | None = None
         self._loader: DataLoader[Any] | None = None
         self._order, self._generator = _SeededOrder(), torch.Generator()  # not the model's random numbers
 
@@ -128,41 +119,30 @@ class FromDataset:
 
     @property
     def knows_labels(self) -> bool:
-        """Whether all labels are known without reading more than some of the items.
+        """Whether all labels are known without reading more than some of the items."""
+        return len(self) <= SOME_LABELS or "target" in vars(self)
 
-        A dataset knows them if it has a list ``targets`` or ``tensors``, or is a Subset of such a dataset, and its
-        first items agree with the list.
-        """
-        if self._target is None:
-            self._target = _find_list_of_labels(self.dataset)
-            if self._target is None and len(self) <= SOME_LABELS:
-                self._target = self.some_labels
-        return self._target is not None
-
-    @property
+    @cached_property
     def some_labels(self) -> Tensor:
-        """The labels of some samples, spread evenly over the dataset; all labels if these are known."""
-        if self._target is not None:
-            return self._target
-        if self._some is None:
-            numbers = torch.linspace(0, len(self) - 1, min(len(self), SOME_LABELS), dtype=torch.float64).long()
-            self._some = _read_labels(self.dataset, numbers, self.workers)
-        return self._some
+        """The labels of some samples, spread evenly over the dataset; all labels of a small dataset."""
+        numbers = torch.linspace(0, len(self) - 1, min(len(self), SOME_LABELS), dtype=torch.float64).long()
+        return _read_labels(self.dataset, numbers, self.workers)
 
-    @property
+    @cached_property
     def target(self) -> Tensor:
-        """All labels, read once: from the dataset's list, or else from all of its items, by the workers."""
-        if not self.knows_labels:
-            self._target = _read_labels(self.dataset, torch.arange(len(self)), self.workers)
-        assert self._target is not None
-        return self._target
+        """All labels, read once from all of the items, by the workers."""
+        if len(self) <= SOME_LABELS:
+            return self.some_labels
+        return _read_labels(self.dataset, torch.arange(len(self)), self.workers)
+
+    @cached_property
+    def _first(self) -> Any:
+        with randomness.Stream(0):
+            return make_batch(default_collate([self.dataset[0]]), torch.device("cpu")).x
 
     def first(self) -> Any:
         """Return the inputs of a batch of the first sample, which is read once."""
-        if self._first is None:
-            with randomness.Stream(0):
-                self._first = (make_batch(default_collate([self.dataset[0]]), torch.device("cpu")).x,)
-        return self._first[0]
+        return self._first
 
     def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
         """Yield one batch per list of sample numbers; random augmentation depends on the seed."""
@@ -237,40 +217,18 @@ def _read_labels(dataset: Any, numbers: Tensor, workers: int) -> Tensor:
     return torch.cat([torch.as_tensor(labels) for labels in loader])
 
 
-def _find_list_of_labels(dataset: Any) -> Tensor | None:
-    """Return a dataset's list of labels, if its first items agree with it: a target_transform may change them."""
-    labels = _get_list(dataset)
-    if labels is None:
-        return None
-    known = labels[:COMPARED_LABELS]
-    read = _read_labels(dataset, torch.arange(len(known)), 0)
-    return labels if known.shape == read.shape and torch.equal(known.double(), read.double()) else None
-
-
-def _get_list(dataset: Any) -> Tensor | None:
-    if isinstance(dataset, Subset):
-        labels = _get_list(dataset.dataset)
-        return None if labels is None else labels[torch.as_tensor(dataset.indices, dtype=torch.long)]
-    tensors: Any = getattr(dataset, "tensors", ())
-    for labels in (getattr(dataset, "targets", None), tensors[1] if len(tensors) in (2, 3) else None):
-        if labels is not None and len(labels) == len(dataset):
-            return torch.as_tensor(labels)
-    return None
-
-
 class FromLoader:
     """A user's DataLoader, with its own batches and order, and without sample numbers.
 
     Args:
         loader: The DataLoader.
         dtype: The type that floating-point inputs are converted to.
-        uneven: Whether this is one of several processes whose loaders may have different numbers of batches.
     """
 
     knows_labels = False
 
-    def __init__(self, loader: DataLoader[Any], dtype: torch.dtype | None = None, uneven: bool = False) -> None:
-        self.loader, self.dtype, self.uneven = loader, dtype, uneven
+    def __init__(self, loader: DataLoader[Any], dtype: torch.dtype | None = None) -> None:
+        self.loader, self.dtype = loader, dtype
 
     @property
     def expected_batches(self) -> int | None:
@@ -291,28 +249,16 @@ class FromLoader:
 
     def with_dtype(self, dtype: torch.dtype) -> FromLoader:
         """Return the loader with inputs converted to this type, if they are a floating-point tensor."""
-        return FromLoader(self.loader, dtype, self.uneven)
+        return FromLoader(self.loader, dtype)
 
-    def for_rank(self, rank: int, ranks: int) -> FromLoader:
-        """Return a loader that reads this rank's share of each batch.
-
-        A loader whose sampler divides the samples already, such as a DistributedSampler, is used unchanged. So is the
-        loader of an IterableDataset, because only the dataset itself can divide its samples.
-        """
-        loader = self.loader
+    def check_divided(self, ranks: int) -> None:
+        """Refuse a loader whose samples several processes cannot divide; a DistributedSampler divides them."""
         # num_replicas is an attribute of torch's DistributedSampler and its imitations.
-        if ranks == 1 or any(hasattr(sampler, "num_replicas") for sampler in _find_samplers(loader)):
-            return self
-        if isinstance(loader.dataset, IterableDataset):
-            return FromLoader(loader, self.dtype, uneven=True)
-        if type(loader) is not DataLoader or loader.batch_sampler is None:
+        if ranks > 1 and not any(hasattr(sampler, "num_replicas") for sampler in _find_samplers(self.loader)):
             raise InvalidValueError(
-                f"{ranks} processes cannot share the batches of this {type(loader).__name__}; give it a "
+                f"{ranks} processes cannot share the batches of this {type(self.loader).__name__}; give it a "
                 "DistributedSampler, or give fit the Dataset"
             )
-        shares = _Shares(loader.batch_sampler, rank, ranks)
-        settings: dict[str, Any] = {name: getattr(loader, name) for name in _LOADER_SETTINGS}
-        return FromLoader(DataLoader(loader.dataset, batch_sampler=shares, **settings), self.dtype)
 
     def batches(self, device: torch.device, seed: int = 0, skip: int = 0, epoch: int = 0) -> Iterator[Batch]:
         """Yield the loader's batches to its end, without the first ``skip``.
@@ -322,26 +268,22 @@ class FromLoader:
         Raises:
             ValueError: The loader ends before ``skip`` batches, so the checkpoint was written with another loader.
         """
-        items = self._read(seed, epoch)
         number = 0
-        for item, has_samples in _until_all_end(items, device) if self.uneven else items:
-            number += 1
+        for number, item in enumerate(self._read(seed, epoch), start=1):
             if number > skip:
-                batch = make_batch(item, device, self.dtype)
-                yield batch if has_samples else batch.without_samples()
+                yield make_batch(item, device, self.dtype)
         if number < skip:
             raise InvalidValueError(
                 f"the DataLoader ended after {number} batches, but the checkpoint was written after {skip} batches of "
                 "this epoch; resume with the data that the run was started with"
             )
 
-    def _read(self, seed: int, epoch: int) -> Iterator[tuple[Any, bool]]:
-        """Yield the loader's items, and whether they have samples of this process."""
+    def _read(self, seed: int, epoch: int) -> Iterator[Any]:
+        """Yield the loader's items."""
         samplers = _find_samplers(self.loader)
         for sampler in samplers:
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
-        shares = self.loader.batch_sampler
         for owner in (self.loader, *samplers):
             if isinstance(getattr(owner, "generator", None), torch.Generator):
                 owner.generator.manual_seed(seed)  # its state is not in the checkpoint
@@ -353,57 +295,12 @@ class FromLoader:
                 item = next(remaining, _END)
             if item is _END:
                 return
-            yield item, not isinstance(shares, _Shares) or shares.sizes.popleft() > 0
-
-
-def _until_all_end(items: Iterator[tuple[Any, bool]], device: torch.device) -> Iterator[tuple[Any, bool]]:
-    """Yield the items of this process, then its last item, marked as empty, until no process has any left.
-
-    The processes of a run wait for each other in every step, but an IterableDataset may give them different numbers of
-    batches.
-
-    Raises:
-        ValueError: On every process, if one of them has no batch at all to run its model on.
-    """
-    last: Any = _END
-    while True:
-        item, has_samples = next(items, (_END, False))
-        processes = torch.tensor(int(item is not _END), device=device)
-        dist.all_reduce(processes)
-        if not int(processes):
-            return
-        if last is _END and int(processes) < dist.get_world_size():
-            raise InvalidValueError(
-                f"the IterableDataset gives batches to only {int(processes)} of {dist.get_world_size()} processes; "
-                "every process needs at least one: divide the samples by torch.distributed.get_rank()"
-            )
-        last = last if item is _END else item
-        yield last, has_samples
-
-
-class _Shares(Sampler[list[int]]):
-    """One rank's share of each batch; an empty share becomes one sample, which is not counted."""
-
-    def __init__(self, batches: Iterable[Any], rank: int, ranks: int) -> None:
-        self.batches, self.rank, self.ranks = batches, rank, ranks
-        self.sizes: deque[int] = deque()
-
-    def __len__(self) -> int:
-        return len(self.batches)  # type: ignore[arg-type]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        self.sizes.clear()
-        for batch in self.batches:
-            share = take_share(list(batch), self.rank, self.ranks)
-            self.sizes.append(len(share))
-            yield share or list(batch)[:1]
+            yield item
 
 
 def _find_samplers(loader: DataLoader[Any]) -> list[Any]:
     """Return the batch sampler of a loader and the samplers in it, each of them once."""
-    batches: Any = loader.batch_sampler
-    batches = batches.batches if isinstance(batches, _Shares) else batches
-    samplers = (batches, getattr(batches, "sampler", None), getattr(loader, "sampler", None))
+    samplers = (loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None), getattr(loader, "sampler", None))
     return list({id(sampler): sampler for sampler in samplers if sampler is not None}.values())
 
 

@@ -32,7 +32,7 @@ from metricfit.train.engine.validation import (
 )
 from metricfit.train.prior import start_at_prior
 from metricfit.train.result import FitResult, History, RequirementResult, Row, make_report
-from metricfit.train.settings import RunSettings, check_learning, check_more_epochs, check_stages
+from metricfit.train.settings import RunSettings, check_learning, check_stages
 from metricfit.train.stage import mask_ignored_labels
 
 MakeLearner = Callable[[Sequence[Member]], Learner]
@@ -191,13 +191,10 @@ class TrainingRun:
 
         def begin() -> dict[str, Any] | None:
             assert self.folder is not None
-            self.folder.begin(spec, settings.resume, self._check_more_epochs)
+            self.folder.begin(spec, settings.resume)
             return self.folder.result() if self.folder.finished else None
 
         return on_first_rank(self.runtime, begin)
-
-    def _check_more_epochs(self, before: int) -> None:
-        check_more_epochs(self.models[0], self.settings.stages[-1], before, self.steps)
 
     def _load(self, saved: dict[str, Any]) -> list[FitResult]:
         objective = self.settings.stages[-1].objective
@@ -260,7 +257,7 @@ class TrainingRun:
         ]
 
     def _place(self, data: MemberData) -> MemberData:
-        """Move data in memory to the device, and take this rank's share of a loader."""
+        """Move data in memory to the device."""
         validation = None if data.validation is None else self._place_source(data.validation)
         train, unweighted = self._place_source(data.train), self._place_source(data.unweighted)
         return replace(data, train=train, unweighted=unweighted, validation=validation)
@@ -271,7 +268,7 @@ class TrainingRun:
             laid_out = self.settings.channels_last and moved.x.dim() == 4
             return replace(moved, x=moved.x.contiguous(memory_format=torch.channels_last)) if laid_out else moved
         if isinstance(data, FromLoader):
-            return data.for_rank(self.runtime.global_rank, self.runtime.world_size)
+            data.check_divided(self.runtime.world_size)
         return data
 
     def _batches(self, stage: int, epoch: int, first: int) -> Iterator[Sequence[Batch]]:
