@@ -175,8 +175,8 @@ def test_it_prints_its_values():
         ({"threshold": [0.5, 0.4]}, "2 thresholds for 1 output"),
         ({"threshold": []}, "strictly between 0 and 1"),
         ({"metrics": []}, "at least one metric"),
-        ({"metrics": "best auroc"}, "auroc needs no threshold: ask for 'auroc'"),
-        ({"metrics": "f11"}, "Besides metrics, evaluate knows auroc, auroc_ovo, average_precision"),
+        ({"metrics": "best auroc"}, "threshold='best' needs a metric of decisions"),
+        ({"metrics": "f11"}, "Besides metrics there are loss, auroc, auroc_ovo, average_precision"),
         ({"average": "mean"}, "average must be 'macro', 'micro', 'weighted'"),
         ({"task": "labels"}, "task must be None or one of"),
         ({"task": "multiclass"}, "do not fit task='multiclass'"),
@@ -191,7 +191,7 @@ def test_it_prints_its_values():
             {"model": nn.Flatten(0), "data": (torch.zeros(3, 4), torch.zeros(3))},
             r"one row of logits per sample.*\(12,\)",
         ),
-        ({"average": None}, "average=None would give one per class"),
+        ({"average": None}, "average=None gives one number per class"),
         ({"data": (torch.full((3, 4), torch.nan), torch.zeros(3))}, "data's inputs hold NaN"),
     ],
 )
@@ -323,7 +323,7 @@ def test_zero_division_applies_to_the_metrics_that_take_it():
     both = torch.tensor([0, 1])
     result = evaluate(nn.Identity(), (x, both), ["auroc", "precision", "best recall"], zero_division=1)
     assert result["precision"] == sklearn_metrics.precision_score(both, [0, 0], zero_division=1)
-    for alone, message in (("accuracy", "a metric of all decisions"), ("auroc", "not with auroc")):
+    for alone, message in (("accuracy", "a metric of all decisions"), ("auroc", "not with 'auroc'")):
         with pytest.raises(ValueError, match=message):
             evaluate(nn.Identity(), (x, both), alone, zero_division=1)
 

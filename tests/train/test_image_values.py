@@ -120,7 +120,7 @@ def test_fit_takes_the_kind_of_input_from_the_objective():
     ("call", "message"),
     [
         (lambda x, y: evaluate(nn.Identity(), (x, y), "auroc", classes=[1]), "classes=: only for metrics of decisions"),
-        (lambda x, y: evaluate(nn.Identity(), (x, y), "best f1", per_image=True), "not with 'best f1'"),
+        (lambda x, y: evaluate(nn.Identity(), (x, y), "best f1", per_image=True), "not with threshold='best'"),
         (lambda x, y: evaluate(nn.Identity(), (x, y), threshold="best", zero_division=1), "threshold='best'"),
         (lambda x, y: evaluate(nn.Identity(), (x, y), per_image=True, groups=[0] * 5), "not both"),
         (lambda x, y: evaluate(nn.Identity(), (x, y), "accuracy", classes=[1]), "whole confusion matrix"),

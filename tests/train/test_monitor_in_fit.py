@@ -83,7 +83,5 @@ def test_fit_watches_overlapping_masks_with_a_task():
     assert result.best == pytest.approx(evaluate(result, masks(seed=1), task="multilabel")["f1"])
     of_objective = run(MetricLoss("f1", task="multilabel"), "f1")
     assert of_objective.best == pytest.approx(evaluate(of_objective, masks(seed=1), task="multilabel")["f1"])
-    with pytest.raises(
-        ValueError, match=r"validation, for f1: .*say which.*Pass monitor=Monitor\(\.\.\., task=\.\.\.\)"
-    ):
+    with pytest.raises(ValueError, match=r"validation, for f1: .*say which"):
         run(nn.BCEWithLogitsLoss(), "f1")

@@ -26,14 +26,14 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameErr
 from metricfit.losses.base import takes_probabilities
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric
-from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
-from metricfit.metrics.registry import rankings, resolve_aliases
+from metricfit.metrics.ranking import RankingMetric
+from metricfit.metrics.registry import resolve_aliases
 from metricfit.train.data.batches import Batch, check_outputs
 from metricfit.train.data.sources import FromLoader, InMemory, Source, as_source, get_weight_dtype
 from metricfit.train.engine.launching import OneDevice
 from metricfit.train.engine.validation import compute_outputs, join_outputs
 from metricfit.train.label_thresholds import best_label_thresholds
-from metricfit.train.monitor import Averaging, CountedStream, read_threshold
+from metricfit.train.monitor import Averaging, CountedStream, Monitor, read_threshold
 from metricfit.train.stage import find_tasks, match_shapes
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def evaluate(
         Evaluation(f1=1, auroc=1; n=3, threshold=0.5)
     """
     averaging = Averaging(average, classes, zero_division, per_image)
-    requests = parse_requests(metrics, averaging)
+    requests = make_monitors(metrics, averaging)
     check_task(task)
     decision = None if threshold is None else read_threshold(threshold)
     asked = torch.as_tensor(decision.numbers).detach().cpu().double() if isinstance(decision, PerLabel) else decision
@@ -217,7 +217,7 @@ def evaluate(
     is_grouped = groups is not None or first[1].group is not None
     counted = None
     if per_image or (
-        drops and not is_grouped and not isinstance(asked, str) and not any(map(Request.needs_scores, requests))
+        drops and not is_grouped and not isinstance(asked, str) and not any(map(needs_scores, requests.values()))
     ):
         counted = CountedRows(requests, asked, settings, averaging)
     parts: Iterable[tuple[Tensor, Batch]] = chain(iter([first]), stream)
@@ -255,23 +255,8 @@ def _format_threshold(threshold: Threshold) -> str:
     return f"[{', '.join(numbers)}]"
 
 
-@dataclass(frozen=True)
-class Request:
-    """A requested metric of decisions, or a ranking such as "auroc"."""
-
-    name: str
-    metric: Metric | None
-    own_threshold: bool
-    averaging: Averaging
-    ranking: RankingMetric | None = None
-
-    def needs_scores(self) -> bool:
-        """Check whether the counts at one threshold are not enough to measure it."""
-        return self.ranking is not None or self.own_threshold or isinstance(self.metric, GroupGap)
-
-
-def parse_requests(metrics: Measure | Sequence[Measure], averaging: Averaging) -> list[Request]:
-    """Read the metrics that ``evaluate`` was asked for.
+def make_monitors(metrics: Measure | Sequence[Measure], averaging: Averaging) -> dict[str, Monitor]:
+    """Return a monitor for each metric that ``evaluate`` was asked for, by the name of its value.
 
     Raises:
         ValueError: There are none, one is unknown, or it does not go with the average.
@@ -279,45 +264,32 @@ def parse_requests(metrics: Measure | Sequence[Measure], averaging: Averaging) -
     several = [metrics] if isinstance(metrics, (str, Metric, RankingMetric)) or callable(metrics) else list(metrics)
     if not several:
         raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
-    if averaging.average is None:
-        raise InvalidValueError("evaluate gives one number per metric; average=None would give one per class")
-    requests = [_parse_request(metric, averaging) for metric in several]
-    if all(request.averaging.zero_division != averaging.zero_division for request in requests):
-        first = requests[0]  # zero_division applies to some of the metrics, or is an error
-        averaging.refuse_for(first.name) if first.metric is None else averaging.check(first.metric)
-    return requests
+    monitors = dict(_make_monitor(metric, averaging) for metric in several)
+    first, *others = monitors.values()
+    if all(monitor.zero_division != averaging.zero_division for monitor in (first, *others)):
+        replace(first, zero_division=averaging.zero_division)  # an error: it applies to no metric
+    return monitors
 
 
-def _parse_request(metric: Measure, averaging: Averaging) -> Request:
-    text = metric.strip() if isinstance(metric, str) else ""
+def _make_monitor(measure: Measure, averaging: Averaging) -> tuple[str, Monitor]:
+    text = measure.strip() if isinstance(measure, str) else ""
     if text == "loss":
         raise InvalidValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
-    own_threshold = text.startswith(f"{BEST} ")
-    if own_threshold:
-        metric = text.removeprefix(f"{BEST} ").strip()
-    if (ranking := get_ranking(metric)) is not None:
-        if own_threshold:
-            raise InvalidValueError(f"{ranking.name} needs no threshold: ask for {ranking.name!r}")
-        averaging = averaging.for_metric(None)
-        averaging.refuse_for(ranking.name)
-        return Request(ranking.name, None, False, averaging, ranking)
-    try:
-        formula = get_measure(metric)
-    except ValueError as error:
-        raise InvalidValueError(f"{error}. Besides metrics, evaluate knows {', '.join(rankings())}") from None
-    assert isinstance(formula, Metric)
-    if own_threshold and isinstance(formula, GroupGap):
-        raise InvalidValueError(f"{formula.name} is 0 if nothing is positive, so it has no best threshold of its own")
-    averaging = averaging.for_metric(None if own_threshold else formula)
-    averaging.check(formula)
-    if own_threshold:
-        averaging.refuse_for(repr(text))
-    return Request(f"{BEST} {formula.name}" if own_threshold else formula.name, formula, own_threshold, averaging)
+    is_best = text.startswith(f"{BEST} ")
+    settings: dict[str, Any] = {"average": averaging.average, "classes": averaging.classes}
+    settings |= {"per_image": averaging.per_image, "threshold": BEST if is_best else 0.5}
+    monitor = Monitor(text.removeprefix(BEST).strip() if is_best else measure, **settings)
+    metric = monitor.measured
+    assert metric is not None
+    if is_best and isinstance(metric, GroupGap):
+        raise InvalidValueError(f"{metric.name} is 0 if nothing is positive, so it has no best threshold of its own")
+    fixed = averaging.for_metric(metric if isinstance(metric, Metric) and not is_best else None)
+    return f"{BEST} {metric.name}" if is_best else metric.name, replace(monitor, zero_division=fixed.zero_division)
 
 
 def measure(
     samples: Columns | Classes,
-    requests: Sequence[Request],
+    requests: Mapping[str, Monitor],
     thresholds: Mapping[str, Threshold],
     *,
     of_group: bool = False,
@@ -326,32 +298,42 @@ def measure(
 
     Args:
         samples: The rows.
-        requests: The metrics.
+        requests: The metrics by name.
         thresholds: The threshold of each metric of decisions, by its name.
         of_group: Whether these are the rows of one group, of which a value that is not defined is NaN.
 
     Returns:
         The values, and the names of the metrics whose value is 0/0.
     """
-    matrix = any(request.metric is not None and request.metric.needs_matrix for request in requests)
+    matrix = needs_matrix(requests)
     counts: dict[int, Counts] = {}  # most metrics share one threshold
     values: dict[str, float] = {}
     undefined = set()
-    for request in requests:
-        if request.metric is not None:
-            threshold = thresholds[request.name]
-            if id(threshold) not in counts:
-                counts[id(threshold)] = count_batch(samples, per_label(threshold), matrix=matrix)
-            values[request.name] = request.averaging.value(request.metric, counts[id(threshold)])
-            if request.averaging.is_undefined(request.metric, counts[id(threshold)]):
-                undefined.add(request.name)
-        elif of_group and bool((samples.target == samples.target.flatten()[0]).all()):
-            undefined.add(request.name)
-        else:
-            assert request.ranking is not None
-            average = request.averaging.average
-            values[request.name] = request.ranking.measure_samples(samples, average, warn=not of_group)
+    for name, request in requests.items():
+        if isinstance(request.measured, RankingMetric):
+            if of_group and bool((samples.target == samples.target.flatten()[0]).all()):
+                undefined.add(name)
+            else:
+                values[name] = request.measured.measure_samples(samples, request.average, warn=not of_group)
+            continue
+        assert request.measured is not None
+        threshold = thresholds[name]
+        if id(threshold) not in counts:
+            counts[id(threshold)] = count_batch(samples, per_label(threshold), matrix=matrix)
+        values[name] = request.averaging.value(request.measured, counts[id(threshold)])
+        if request.averaging.is_undefined(request.measured, counts[id(threshold)]):
+            undefined.add(name)
     return values | dict.fromkeys(undefined if of_group else (), math.nan), frozenset(undefined)
+
+
+def needs_matrix(requests: Mapping[str, Monitor]) -> bool:
+    """Check whether a metric needs the confusion matrix of exclusive classes."""
+    return any(isinstance(each.measured, Metric) and each.measured.needs_matrix for each in requests.values())
+
+
+def needs_scores(request: Monitor) -> bool:
+    """Check whether the counts at one threshold are not enough to measure it."""
+    return request.needs_scores or isinstance(request.measured, GroupGap)
 
 
 def per_label(threshold: Threshold) -> Threshold:
@@ -418,7 +400,11 @@ class CountedRows:
     """
 
     def __init__(
-        self, requests: Sequence[Request], asked: Threshold | str | None, settings: CountSettings, averaging: Averaging
+        self,
+        requests: Mapping[str, Monitor],
+        asked: Threshold | str | None,
+        settings: CountSettings,
+        averaging: Averaging,
     ) -> None:
         self.requests, self.asked, self.settings = requests, asked, settings
         self.threshold: Threshold = 0.5
@@ -436,7 +422,7 @@ class CountedRows:
         logits, target = match_shapes(logits, batch.y)
         if self.settings.task is None and logits.dim() == 2 and logits.shape == target.shape and logits.shape[1] > 1:
             self.judge.observe(target, self.settings.ignore_index)
-        matrix = any(request.metric is not None and request.metric.needs_matrix for request in self.requests)
+        matrix = needs_matrix(self.requests)
         rows = max(1, COUNTED_AT_ONCE // max(1, logits[0].numel()))
         for first in range(0, len(logits), rows):
             part = slice(first, first + rows)
@@ -450,14 +436,14 @@ class CountedRows:
         self.judge.conclude(f"target ({self.rows} rows)", stacklevel=4)
         counts, shares = self.stream.joined()
         values, undefined, of_images = {}, set(), {}
-        for request in self.requests:
-            assert request.metric is not None
-            values[request.name] = request.averaging.value(request.metric, counts, shares)
+        for name, request in self.requests.items():
+            assert isinstance(request.measured, Metric)
+            values[name] = request.averaging.value(request.measured, counts, shares)
             if shares is not None:
-                of_image = request.averaging.values(request.metric, counts)
-                of_images[request.name] = torch.where(shares > 0, of_image, math.nan)
-            elif request.averaging.is_undefined(request.metric, counts):
-                undefined.add(request.name)
+                of_image = request.averaging.values(request.measured, counts)
+                of_images[name] = torch.where(shares > 0, of_image, math.nan)
+            elif request.averaging.is_undefined(request.measured, counts):
+                undefined.add(name)
         return Evaluation(
             values, None, None, self.threshold, rows=self.rows, per_image=of_images, undefined=frozenset(undefined)
         )
@@ -466,7 +452,7 @@ class CountedRows:
 def _measure_together(
     logits: Tensor,
     batch: Batch,
-    requests: Sequence[Request],
+    requests: Mapping[str, Monitor],
     asked: Threshold | str | None,
     settings: CountSettings,
     groups: tuple[Any, Source],
@@ -484,19 +470,25 @@ def _measure_together(
         average: The average over several classes.
     """
     samples = _settle(logits, batch, settings)
-    gaps = [request for request in requests if isinstance(request.metric, GroupGap)]
-    group_labels = read_groups(groups[0], batch.group, groups[1], len(batch), gaps)
-    decided = [request for request in requests if request.metric is not None and not request.own_threshold]
+    gaps = {name: request for name, request in requests.items() if isinstance(request.measured, GroupGap)}
+    group_labels = read_groups(groups[0], batch.group, groups[1], len(batch), list(gaps.values()))
+    at_best = [name for name, request in requests.items() if request.threshold == BEST]
+    decided = [name for name, request in requests.items() if not request.is_ranking and name not in at_best]
     tuned_for = decided[0] if decided and isinstance(asked, str) else None
-    if tuned_for is not None and tuned_for in gaps:
+    if tuned_for in gaps:
         raise InvalidValueError(
-            f"threshold='best' is chosen for the first metric, and {tuned_for.name} has no best threshold: it is 0 if "
+            f"threshold='best' is chosen for the first metric, and {tuned_for} has no best threshold: it is 0 if "
             "nothing is positive; name another metric first"
         )
-    shared = choose_threshold(samples, asked, None if tuned_for is None else tuned_for.metric, average)
-    best = {r.name: choose_threshold(samples, BEST, r.metric, average) for r in requests if r.own_threshold}
-    thresholds = {request.name: best.get(request.name, shared) for request in requests}
-    whole = [request for request in requests if request not in gaps]
+
+    def choose(threshold: Threshold | str | None, name: str | None) -> Threshold:
+        metric = None if name is None else requests[name].measured
+        assert not isinstance(metric, RankingMetric)
+        return choose_threshold(samples, threshold, metric, average)
+
+    shared, best = choose(asked, tuned_for), {name: choose(BEST, name) for name in at_best}
+    thresholds = {name: best.get(name, shared) for name in requests}
+    whole = {name: request for name, request in requests.items() if name not in gaps}
     values, undefined = measure(samples, whole, thresholds)
     by_group: dict[Any, dict[str, float]] = {}
     if group_labels is not None:
@@ -504,7 +496,7 @@ def _measure_together(
         if gaps:
             grouped = _settle(logits, batch, settings._replace(groups=len(group_labels.names)), group=numbers)
             values |= measure(grouped, gaps, thresholds)[0]
-            values = {request.name: values[request.name] for request in requests}
+            values = {name: values[name] for name in requests}
         columns: Task = "binary" if samples.logits.shape[-2] == 1 else "multilabel"
         same_task = settings._replace(task="multiclass" if isinstance(samples, Classes) else columns)
         for number, name in enumerate(group_labels.names):
@@ -512,8 +504,7 @@ def _measure_together(
             if bool(rows.any()):
                 members = _settle(logits, batch, same_task, rows)
                 by_group[name], _ = measure(members, whole, thresholds, of_group=True)
-    tuned_name = None if tuned_for is None else tuned_for.name
-    return Evaluation(values, logits, batch.y, shared, best, tuned_name, by_group, len(batch), undefined=undefined)
+    return Evaluation(values, logits, batch.y, shared, best, tuned_for, by_group, len(batch), undefined=undefined)
 
 
 def _settle(
@@ -528,7 +519,7 @@ def _settle(
 
 
 def read_groups(
-    labels: Any, loaded: Tensor | None, source: Source, rows: int, requests: Sequence[Request]
+    labels: Any, loaded: Tensor | None, source: Source, rows: int, requests: Sequence[Monitor]
 ) -> GroupLabels | None:
     """Number the groups of rows, in the order of the names of a gap if there are any.
 
@@ -545,7 +536,7 @@ def read_groups(
     Raises:
         ValueError: The labels do not go with the rows or with the gaps.
     """
-    gaps = [request.metric for request in requests if isinstance(request.metric, GroupGap)]
+    gaps = [request.measured for request in requests if isinstance(request.measured, GroupGap)]
     if labels is not None and isinstance(source, FromLoader):
         raise InvalidValueError(
             "groups are for (X, y) and a Dataset; let the DataLoader return dictionaries with 'group'"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,25 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.constraints import RankingConstraint, RequirementConstraint
-from metricfit.core.class_shares import TargetJudge
+from metricfit.core.class_shares import TargetJudge, targets_judged
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.group_labels import number_groups
-from metricfit.core.settings import CountSettings
-from metricfit.core.tasks import READINGS, canonical
-from metricfit.core.thresholds import PerLabel, check_length, refuse_classes
+from metricfit.core.tasks import READINGS
 from metricfit.core.validation import check_labels
 from metricfit.errors import InvalidValueError
 from metricfit.losses.metric_loss import MetricLoss
+from metricfit.metrics.areas import UndefinedRankingWarning
 from metricfit.metrics.metric import Metric
-from metricfit.metrics.ranking import get_measure
 from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch, check_outputs
 from metricfit.train.data.sources import InMemory, Source, get_weight_dtype
-from metricfit.train.monitor import Monitor, refuse_requirements
+from metricfit.train.monitor import Monitor
 from metricfit.train.stage import Objective, Stage, find_ignored_labels, mask_ignored_labels, match_shapes
-
-#: How many labels a message names.
-SHOWN = 8
 
 
 def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str, *, part: bool = False) -> Tensor:
@@ -180,19 +177,9 @@ class LoaderCheck:
 
 
 def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, name: str = "validation") -> None:
-    """Refuse a validation set without the class that a monitored metric or a requirement is measured on."""
+    """Refuse a validation set on which a monitored metric or a requirement cannot be measured."""
     columns = _columns(logits)
     for stage, monitor in [(each, monitor) for each in stages for monitor in each.monitors]:
-        if not monitor.is_loss:
-            first = match_shapes(logits[:1], target[:1])
-            try:  # shapes that allow no task or several, such as overlapping masks without task
-                canonical(*first, CountSettings(task=monitor.task, validate=False))
-            except ValueError as error:
-                raise InvalidValueError(
-                    f"{name}, for {monitor.name}: {error}. Pass monitor=Monitor(..., task=...)"
-                ) from None
-            exclusive = monitor.task == "multiclass" or is_exclusive(logits, target)
-            check_columns(monitor, target, columns, exclusive=exclusive, name=name)
         labels = target if monitor.ignore_index is None else target[target != monitor.ignore_index]
         for metric, measured in _measured_metrics(monitor):
             if metric is not None and metric.class_index is not None:
@@ -205,62 +192,24 @@ def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, na
                         f"the {name} set has no {side}, on which {measured} is measured; use a stratified split, or "
                         "monitor the loss"
                     )
+        if not monitor.is_loss:
+            _try_monitor(monitor, logits, target, name)
 
 
-def check_columns(monitor: Monitor, target: Tensor, columns: int, *, exclusive: bool, name: str) -> None:
-    """Refuse thresholds that the outputs do not have, and rankings of labels or classes that the set lacks.
-
-    Args:
-        monitor: A monitor of a metric or of a ranking.
-        target: The labels of the validation set: class numbers, or ``(n, columns, ...)``.
-        columns: The number of outputs of the model.
-        exclusive: Whether the outputs are classes that exclude each other.
-        name: The name of the set.
-
-    Raises:
-        InvalidValueError: The monitor does not go with the outputs, or would be NaN on these labels.
-    """
-    if isinstance(monitor.threshold, PerLabel):
-        if exclusive:
-            raise refuse_classes()
-        check_length(monitor.threshold.numbers[..., None], columns)
-    if columns == 1:
-        return
-    if monitor.threshold == "best" and exclusive:
-        raise refuse_classes()
-    if monitor.threshold == "best" and monitor.requirements:
-        raise refuse_requirements(monitor.name)
-    if monitor.in_pairs and not exclusive:
+def _try_monitor(monitor: Monitor, logits: Tensor, target: Tensor, name: str) -> None:
+    """Measure outputs that are all alike, to find what does not go with the monitor, or makes its value NaN."""
+    rows = len(target) if monitor.needs_scores else 1
+    outputs = torch.full_like(logits[:1], 1 / _columns(logits)).expand(rows, *logits.shape[1:])
+    try:
+        with targets_judged(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UndefinedRankingWarning)
+            value = monitor.measure(*match_shapes(outputs.to(target.device), target[:rows])).value
+    except ValueError as error:
+        raise InvalidValueError(f"{name}, for {monitor.name}: {error}") from None
+    if monitor.is_ranking and math.isnan(value):
+        kind = "class" if is_exclusive(logits, target) else "label"
         raise InvalidValueError(
-            f"{monitor.name} compares pairs of classes, but the model has {columns} labels; monitor 'auroc'"
-        )
-    if monitor.is_ranking and monitor.average != "micro":
-        _check_presence(monitor, target, columns, exclusive=exclusive, name=name)
-
-
-def _check_presence(monitor: Monitor, target: Tensor, columns: int, *, exclusive: bool, name: str) -> None:
-    """Refuse an AUROC that is NaN because a label or class lacks positives or negatives."""
-    if "negatives" not in monitor.needs:
-        return
-    known = (
-        torch.ones_like(target, dtype=torch.bool) if monitor.ignore_index is None else target != monitor.ignore_index
-    )
-    if exclusive:
-        positives = torch.bincount(target[known].long().cpu().clamp(0, columns - 1), minlength=columns)
-        negatives = positives.sum() - positives
-    else:
-        axes = [axis for axis in range(target.dim()) if axis != 1]
-        positives = ((target > 0.5) & known).sum(axes)
-        negatives = ((target <= 0.5) & known).sum(axes)
-    no_value = negatives == 0
-    if monitor.average == "macro" and not monitor.in_pairs:  # pairs of a class without samples are left out
-        no_value |= positives == 0
-    if bool(no_value.any()):
-        lacking = no_value.nonzero().flatten().tolist()
-        shown = ", ".join(map(str, lacking[:SHOWN])) + (", ..." if len(lacking) > SHOWN else "")
-        kind = "class" if exclusive else "label"
-        raise InvalidValueError(
-            f"the {name} set has no positives or no negatives of {kind} {shown}, so {monitor.name} would be NaN; use a "
+            f"the {name} set has no positives or no negatives of some {kind}, so {monitor.name} would be NaN; use a "
             "stratified split, or Monitor(..., average='micro'), or monitor the loss"
         )
 
@@ -271,7 +220,7 @@ def _measured_metrics(monitor: Monitor) -> list[tuple[Metric | None, str]]:
         return []
     if monitor.is_ranking:
         return [(None, monitor.name)]
-    metric = get_measure(monitor.metric)
+    metric = monitor.measured
     assert isinstance(metric, Metric)
     return [(metric, monitor.name), *((item.metric, str(item)) for item in monitor.requirements)]
 

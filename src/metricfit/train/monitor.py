@@ -45,7 +45,7 @@ from metricfit.metrics.average import (
 from metricfit.metrics.curves import InfeasibleError, best_of_sweep
 from metricfit.metrics.group_gap import GroupGap, is_undefined
 from metricfit.metrics.metric import Formula, Metric
-from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
+from metricfit.metrics.ranking import RankingMetric, get_measure
 from metricfit.metrics.registry import rankings
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.row_cost import check_of_counts
@@ -239,49 +239,40 @@ class Monitor:
     zero_division: ZeroDivision = None
     per_image: bool = False
     from_probabilities: bool = False
-    _metric: Metric | None = field(init=False, repr=False, compare=False, default=None)
-    _ranking: RankingMetric | None = field(init=False, repr=False, compare=False, default=None)
+    measured: Metric | RankingMetric | None = field(init=False, repr=False, compare=False, default=None)
     requirements: tuple[Requirement, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
         check_task(self.task)
         object.__setattr__(self, "threshold", read_threshold(self.threshold))
-        ranking = get_ranking(self.metric)
-        object.__setattr__(self, "_ranking", ranking)
         if self.average is None:
             raise InvalidValueError(
                 "a monitor is one number, but average=None gives one number per class; use average='macro'"
             )
-        if ranking is not None:
-            check_ranking_average(self.average, "one" if ranking.in_pairs else "rest")
-        if self.is_loss or ranking is not None or self.threshold == "best":
+        try:
+            measured = None if self.is_loss else get_measure(self.metric)
+        except ValueError as error:
+            names = ", ".join(("loss", *rankings()))
+            raise InvalidValueError(f"{error}. Besides metrics there are {names}") from None
+        object.__setattr__(self, "measured", measured)
+        if isinstance(measured, RankingMetric):
+            check_ranking_average(self.average, "one" if measured.in_pairs else "rest")
+        if not isinstance(measured, Metric) or self.threshold == "best":
             self.averaging.refuse_for("threshold='best'" if self.threshold == "best" else repr(self.metric))
-        if self.is_loss or ranking is not None:
+        if not isinstance(measured, Metric):
             if self.subject_to is not None or self.threshold == "best":
                 setting = "threshold='best'" if self.subject_to is None else "subject_to"
                 raise InvalidValueError(f"{setting} needs a metric of decisions, such as 'f1', not {self.metric!r}")
             return
-        try:
-            metric = get_measure(self.metric)
-        except ValueError as error:
-            names = ", ".join(("loss", *rankings()))
-            raise InvalidValueError(f"{error}. A monitor can also be one of {names}") from None
-        object.__setattr__(self, "_metric", metric)
-        assert isinstance(metric, Metric)
-        self.averaging.check(metric)
+        self.averaging.check(measured)
         requirements = self.subject_to
         if requirements is None:
             requirements = ()
         elif isinstance(requirements, (str, Requirement)):
             requirements = (requirements,)
         object.__setattr__(self, "requirements", tuple(map(parse_requirement, requirements)))
-        for watched in (metric, *(requirement.metric for requirement in self.requirements)):
+        for watched in (measured, *(requirement.metric for requirement in self.requirements)):
             check_of_counts(watched)
-            if isinstance(watched, GroupGap):
-                raise InvalidValueError(
-                    f"a monitor measures all rows together, not {watched.name}; make the gap a constraint of the "
-                    "AugmentedLagrangian: epochs that meet its requirements are better than those that do not"
-                )
 
     @property
     def averaging(self) -> Averaging:
@@ -296,33 +287,22 @@ class Monitor:
     @property
     def is_ranking(self) -> bool:
         """Whether the monitored value is a measure of scores, such as "auroc", which needs no threshold."""
-        return self._ranking is not None
-
-    @property
-    def in_pairs(self) -> bool:
-        """Whether the monitored value compares pairs of classes."""
-        return self._ranking is not None and self._ranking.in_pairs
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """Which of "positives" and "negatives" the monitored value is measured on."""
-        measured = self._metric if self._ranking is None else self._ranking
-        return frozenset() if measured is None else frozenset(measured.needs)
+        return isinstance(self.measured, RankingMetric)
 
     @property
     def name(self) -> str:
         """The name in the history."""
-        if self._metric is None:
+        if not isinstance(self.measured, Metric):
             return str(self.metric)
         best = "best " if self.threshold == "best" else ""
         of_classes = "" if self.classes is None else f" of classes {', '.join(map(str, self.averaging.classes or ()))}"
-        name = f"{best}{self._metric.name}{of_classes}{' per image' * self.per_image}"
+        name = f"{best}{self.measured.name}{of_classes}{' per image' * self.per_image}"
         return ", ".join([name, *map(str, self.requirements)])
 
     @property
     def minimize(self) -> bool:
         """Whether lower is better."""
-        return self.is_loss or (self._metric is not None and self._metric.minimize)
+        return self.is_loss or (isinstance(self.measured, Metric) and self.measured.minimize)
 
     def better(self, measured: Measured | float, than: Measured | float) -> bool:
         """Check whether a measurement improves on another.
@@ -376,10 +356,10 @@ class Monitor:
             counts, exclusive = self.count(logits, target, weight)
             return self.measure_counts(counts, exclusive=exclusive, shares=self.averaging.weigh(counts, weight))
         samples = self._settle(logits, target, weight)
-        if self._ranking is not None:
-            return Measured(self._ranking.measure_samples(samples, self.average), math.nan)
-        assert self._metric is not None
-        return measure_at_best(samples, self._metric, self.requirements, self.average, self.name)
+        if isinstance(self.measured, RankingMetric):
+            return Measured(self.measured.measure_samples(samples, self.average), math.nan)
+        assert self.measured is not None
+        return measure_at_best(samples, self.measured, self.requirements, self.average, self.name)
 
     def _settle(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> SettledBatch:
         return canonical(
@@ -427,11 +407,11 @@ class Monitor:
             >>> Monitor("accuracy").count(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))[0].tp
             tensor([1.], dtype=torch.float64)
         """
-        assert self._metric is not None
+        assert isinstance(self.measured, Metric)
         logits = logits.detach()
         check_nan_logits(logits)
         samples = self._settle(logits, target, weight)
-        matrix = any(m.needs_matrix for m in (self._metric, *(each.metric for each in self.requirements)))
+        matrix = any(m.needs_matrix for m in (self.measured, *(each.metric for each in self.requirements)))
         assert not isinstance(self.threshold, str)
         threshold = thresholds_of_batch(self.threshold, samples, soft=False)
         assert isinstance(threshold, (float, Tensor))
@@ -453,8 +433,8 @@ class Monitor:
             >>> Monitor("accuracy").measure_counts(Counts(tp=3, fp=1, fn=0, tn=4), exclusive=False).value
             0.875
         """
-        assert self._metric is not None
-        value, counts = self.averaging.value(self._metric, counts, shares), self.averaging.of_all_pixels(counts)
+        assert isinstance(self.measured, Metric)
+        value, counts = self.averaging.value(self.measured, counts, shares), self.averaging.of_all_pixels(counts)
         feasible = all(bool(requirement.holds(counts).all()) for requirement in self.requirements)
         violations = [float(requirement.violation(counts).clamp(min=0).sum()) for requirement in self.requirements]
         threshold: float | tuple[float, ...] = math.nan
@@ -488,10 +468,10 @@ def make_monitors(monitor: Monitored) -> tuple[Monitor, ...]:
         ['best f1', 'auroc']
     """
     if not isinstance(monitor, (list, tuple)):
-        return (as_monitor(monitor),)  # type: ignore[arg-type]
+        return (_refuse_gaps(as_monitor(monitor)),)  # type: ignore[arg-type]
     if not monitor:
         raise InvalidValueError("monitor is an empty list; leave it out to monitor the loss")
-    monitors = tuple(map(as_monitor, monitor))
+    monitors = tuple(_refuse_gaps(as_monitor(each)) for each in monitor)
     names = name_columns(monitors)
     for number, name in enumerate(names):
         if name in names[:number]:
@@ -501,6 +481,17 @@ def make_monitors(monitor: Monitored) -> tuple[Monitor, ...]:
                 f"a column {quote(name)} of the history has another meaning; give this metric another name"
             )
     return monitors
+
+
+def _refuse_gaps(monitor: Monitor) -> Monitor:
+    """Return a monitor that measures all rows together."""
+    for watched in (monitor.measured, *(requirement.metric for requirement in monitor.requirements)):
+        if isinstance(watched, GroupGap):
+            raise InvalidValueError(
+                f"a monitor measures all rows together, not {watched.name}; make the gap a constraint of the "
+                "AugmentedLagrangian: epochs that meet its requirements are better than those that do not"
+            )
+    return monitor
 
 
 def name_column(monitor: Monitor) -> str:
@@ -598,20 +589,15 @@ def measure_at_best(
         weight = None if samples.weight is None else samples.weight[0]
         return _measure_one(probability_sweep(samples.logits[0], samples.target[0], weight), metric, list(requirements))
     if requirements:
-        raise refuse_requirements(name)
+        raise InvalidValueError(
+            f"{name}: the best thresholds of several labels are searched without requirements; monitor the metric at "
+            "fixed thresholds, such as metrics.PerLabel([...]), or choose the decision afterwards with "
+            "decide.best_decision(..., subject_to=...)"
+        )
     best = best_label_thresholds(samples, metric, average)
     column = best.unsqueeze(-1) if isinstance(best, Tensor) else best
     value = float(averaged(metric, count_batch(samples, column), average))
     return Measured(value, tuple(best.tolist()) if isinstance(best, Tensor) else best)
-
-
-def refuse_requirements(name: str) -> InvalidValueError:
-    """Return the error for requirements on several labels at their best thresholds."""
-    return InvalidValueError(
-        f"{name}: the best thresholds of several labels are searched without requirements; monitor the metric at fixed "
-        "thresholds, such as metrics.PerLabel([...]), or choose the decision afterwards with "
-        "decide.best_decision(..., subject_to=...)"
-    )
 
 
 def _measure_one(candidates: Sweep, metric: Metric, requirements: list[Requirement]) -> Measured:

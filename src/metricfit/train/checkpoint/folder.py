@@ -1,7 +1,8 @@
 """The folder of a run: its specification, checkpoints, a count of optimiser steps, and the result.
 
 A checkpoint is one safetensors file that is written atomically. Its name contains the step and the hash of its content,
-so that a damaged checkpoint is detected and the previous one is used. Nothing is pickled. The file ``steps`` grows by
+so that a damaged checkpoint is detected and the previous one is used. It also holds the hash of the run's settings,
+so that a checkpoint of another run is never used. Nothing is pickled. The file ``steps`` grows by
 one byte with every optimiser step, including repeated ones.
 """
 
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO
 
 from metricfit._files import hash_bytes, is_unfinished, to_json_value, write_file
 from metricfit.errors import CheckpointError, InvalidValueError, shorten
-from metricfit.train.checkpoint.run_spec import find_differences
+from metricfit.train.checkpoint.run_spec import find_differences, identify
 from metricfit.train.checkpoint.state import DamagedError, RunState, pack, unpack
 
 fcntl: ModuleType | None
@@ -105,6 +106,7 @@ class RunFolder:
         self._lock = Lock(self.path / "lock")
         self._steps: BinaryIO | None = None
         self._damaged: list[Path] = []
+        self.run = ""  # what identifies the run, once it has begun
 
     def __enter__(self) -> RunFolder:
         return self
@@ -149,7 +151,8 @@ class RunFolder:
             raise
 
     def check(self, spec: dict[str, Any], resume: bool) -> None:
-        """Check that the folder is empty or holds this run; nothing is changed."""
+        """Check that the folder is empty or holds this run; nothing in it is changed."""
+        self.run = identify(spec)
         if not self.started:
             files = list(self.path.iterdir()) if self.path.exists() else []
             if any(path.name != "lock" and not is_unfinished(path) for path in files):
@@ -195,7 +198,7 @@ class RunFolder:
 
     def save(self, state: RunState) -> None:
         """Write a checkpoint, then delete damaged ones and all but the newest."""
-        content = pack(state.to_saved())
+        content = pack({"run": self.run, **state.to_saved()})
         name = f"step-{state.loop.step:010d}-{hash_bytes(content)}.safetensors"
         self.write(name, content)
         written = self.path / name
@@ -219,7 +222,7 @@ class RunFolder:
         problems = []
         for path in self.checkpoints():
             try:
-                state = _read_checkpoint(path)
+                state = self._read(path)
             except DamagedError as error:
                 self._damaged.append(path)
                 problems.append(f"{path.name} ({error})")
@@ -238,6 +241,26 @@ class RunFolder:
                 "have one. Otherwise delete them and run again with resume=True: the run then starts from the beginning"
             )
         return None
+
+    def _read(self, path: Path) -> RunState:
+        """Read the state in a checkpoint, whose name holds the step and the hash of its content.
+
+        Raises:
+            DamagedError: The content is not the one that was written under this name, or it is of another run.
+        """
+        match = CHECKPOINT.fullmatch(path.name)
+        assert match is not None
+        content = path.read_bytes()
+        if hash_bytes(content) != match[2]:
+            problem = f"its {len(content)} bytes do not have" if content else "it is empty and does not have"
+            raise DamagedError(f"{problem} the hash in its name")
+        saved = unpack(content)
+        if saved.get("run") != self.run:
+            raise DamagedError("it belongs to another run")
+        state = RunState.read(saved)
+        if state.loop.step != int(match[1]):
+            raise DamagedError(f"it belongs to step {state.loop.step}, not to the step in its name")
+        return state
 
     def checkpoints(self) -> list[Path]:
         """List the checkpoints, newest first."""
@@ -293,21 +316,3 @@ def _has_digest(path: Path, digest: object) -> bool:
         return hash_bytes(path.read_bytes()) == digest
     except OSError:
         return False
-
-
-def _read_checkpoint(path: Path) -> RunState:
-    """Read the state in a checkpoint, whose name holds the step and the hash of its content.
-
-    Raises:
-        DamagedError: The content is not the one that was written under this name.
-    """
-    match = CHECKPOINT.fullmatch(path.name)
-    assert match is not None
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DamagedError(f"it cannot be read: {error.strerror}") from error
-    if hash_bytes(content) != match[2]:
-        problem = f"its {len(content)} bytes do not have" if content else "it is empty and does not have"
-        raise DamagedError(f"{problem} the hash in its name")
-    return RunState.read(unpack(content), int(match[1]))

@@ -109,6 +109,13 @@ def find_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return list(list_differences(old, new, ignored={"code"} if other_python else ()))
 
 
+def identify(spec: dict[str, Any]) -> str:
+    """Return a hash of what may not change while a run is resumed; its code may look different in another Python."""
+    stages = [{name: stage[name] for name in stage if name != "code"} for stage in spec.get("stages", ())]
+    compared = {key: spec[key] for key in sorted(spec) if key not in NOT_COMPARED} | {"stages": stages}
+    return hash_bytes(json.dumps(compared, sort_keys=True).encode())
+
+
 def _python_version(spec: dict[str, Any]) -> list[str]:
     """Return the major and minor version of Python, which determine its bytecode."""
     versions = spec.get("versions")

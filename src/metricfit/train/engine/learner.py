@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase as Norm
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from metricfit.errors import quote
 from metricfit.losses.accumulation import random_state, replayed
 from metricfit.train import label_checks
-from metricfit.train.checkpoint.state import DamagedError, check_alike, check_moments
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
 from metricfit.train.data.sources import FromLoader, Source
 from metricfit.train.engine.launching import OneDevice, Runtime, gather_batch, get_precision, sync_over_ranks
@@ -241,13 +239,7 @@ class Member:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from a state, which may be of another run; called after ``begin`` of the same stage."""
-        fresh = self.state()
-        groups = {"param_groups": fresh["optimizer"]["param_groups"]}
-        best = None if state["best"] is None else fresh["model"]
-        check_alike(state, fresh | {"optimizer": groups, "objective": None, "best": best}, "member")
-        exact = any(group.get("fused") for group in self.optimizer.param_groups)
-        check_moments(state["optimizer"]["state"], self.optimized, exact=exact)
+        """Continue from a state; called after ``begin`` of the same stage."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         for weight, moments in self.optimizer.state.items():
@@ -332,12 +324,6 @@ class Learner:
             member.optimizer.step()
         return torch.stack([loss.detach().reshape(()) for loss in losses])
 
-    def gradient_sizes(self) -> Tensor:
-        """Return the sum of absolute gradients of each active member at the last step."""
-        weights = [self.members[number].model.parameters() for number in self.active]
-        sizes = ([each.grad.abs().sum(dtype=torch.float32) for each in own if each.grad is not None] for own in weights)
-        return torch.stack([torch.stack(size).sum() for size in sizes])
-
     def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the logits of these active members, each for its own inputs."""
         return [self.members[number].outputs(x) for number, x in zip(members, inputs, strict=True)]
@@ -362,12 +348,9 @@ class Learner:
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a state; called after ``begin`` of the same stage."""
-        active = state["active"]
-        if not (isinstance(active, list) and set(active) <= set(range(len(self.members))) == set(self.active)):
-            raise DamagedError(f"active cannot be {quote(active)}")
         for member, saved in zip(self.members, state["members"], strict=True):
             member.load(saved)
-        self.active = active
+        self.active = state["active"]
 
 
 def make_adamw(weights: Iterable[Tensor], lr: float, *, fused: bool = True) -> torch.optim.AdamW:

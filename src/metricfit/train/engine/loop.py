@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -18,12 +17,11 @@ from torch import Tensor
 from metricfit.constraints import AugmentedLagrangian
 from metricfit.core.class_shares import targets_judged
 from metricfit.core.validation import DivergedError
-from metricfit.errors import CheckpointError, InvalidValueError, MetricfitError, NotFiniteError, shorten
-from metricfit.losses.gradient_watch import DEAD_GRADIENT, DeadGradientWarning
+from metricfit.errors import InvalidValueError, NotFiniteError
 from metricfit.train.callbacks import Plan
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
-from metricfit.train.checkpoint.state import DamagedError, Position, RunState
+from metricfit.train.checkpoint.state import Position, RunState
 from metricfit.train.data.batches import Batch
 from metricfit.train.engine.launching import on_first_rank
 from metricfit.train.engine.learner import Learner
@@ -34,7 +32,6 @@ from metricfit.train.stage import Stage
 
 #: Steps on a GPU between two readings of the losses, each of which waits for the GPU.
 READ_EVERY = 32
-_LOW_LOSS = 0.05  # below it a vanished gradient is normal
 _NO_BATCH = "the DataLoader gives no batches, so there is nothing to train on"
 _NO_BATCH_AGAIN = (
     "the DataLoader gives no batches, although an earlier epoch had some; its IterableDataset must start again in "
@@ -76,13 +73,13 @@ class Loop:
         self.rows: list[Row] = []
         self.stopped = False  # by a callback
         self.rows_as_json: list[str] = []  # one text per epoch, encoded once, because every checkpoint holds all rows
-        self.resumed: str | None = None  # the name of the checkpoint whose state no step has been made with yet
 
     def run(self) -> list[Row]:
         """Train to the end, and return the rows of the history."""
         saved = None if self.folder is None else on_first_rank(self.learner.runtime, self.folder.load)
         if saved is not None:
-            self._restore_position(saved)
+            self.position, self.rows_as_json = saved.loop, saved.history
+            self.rows = [row for epoch in self.rows_as_json for row in json.loads(epoch)]
         plan = Plan(tuple((stage.name or "", stage.epochs or 0) for stage in self.stages), self.members, self.steps)
         try:
             for callback in self.callbacks:
@@ -114,7 +111,7 @@ class Loop:
                 self._measure_start(stage)
             self._save()
         else:
-            self._restore_learner(saved)
+            self._restore(saved)
         while position.epoch < stage.epochs and self.learner.active and not self.stopped:
             for member in self.learner.active:
                 self.learner.members[member].anneal(position.epoch / max(1, stage.epochs - 1))
@@ -127,25 +124,21 @@ class Loop:
     def _run_epoch(self, stage: Stage) -> None:
         position, active = self.position, list(self.learner.active)
         unread: list[Tensor] = []
-        watch = GradientWatch(position.epoch)
         save_is_due = False
         for batch in self.batches(position.stage, position.epoch, position.batch):
             if save_is_due:  # only now is it certain that the epoch continues, so that its end does not save this step
                 self._read_losses(unread, active)
                 self._save()
             try:
-                losses = self._step(batch)
+                losses = self.learner.step(batch)
             except DivergedError as error:
                 self._read_losses(unread, active)
                 problem = f"could not be computed ({error})"
                 raise self._not_finite(problem, position.step + 1, self.learner.computed) from error
-            if watch.is_open and self.writes:
-                watch.look(self.learner.gradient_sizes())
             position.step, position.batch = position.step + 1, position.batch + 1
             unread.append(losses)
             if losses.device.type == "cpu" or len(unread) == READ_EVERY:
                 self._read_losses(unread, active)
-                watch.read()
             if self.folder is not None and self.writes:
                 self.folder.count_step()
             for callback in self.callbacks:
@@ -156,23 +149,9 @@ class Loop:
             raise InvalidValueError(
                 f"epoch {position.epoch} of {stage.name}: {_NO_BATCH_AGAIN}" if position.step else _NO_BATCH
             )
-        watch.warn([self._make_row(stage, member) for member in active])
         for member in active:
             self.learner.members[member].end_epoch()
         self._end_epoch(stage, active)
-
-    def _step(self, batches: Sequence[Batch]) -> Tensor:
-        """Make a step; one that fails right after a checkpoint was read is a checkpoint that does not fit."""
-        if self.resumed is None:
-            return self.learner.step(batches)
-        try:
-            losses = self.learner.step(batches)
-        except (MetricfitError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:  # values of a checkpoint can fail anywhere in a step
-            raise self._does_not_fit(error) from error
-        self.resumed = None
-        return losses
 
     def _read_losses(self, unread: list[Tensor], active: list[int]) -> None:
         """Add up and check the losses of the last steps, which on a GPU means waiting for them."""
@@ -272,71 +251,6 @@ class Loop:
         if self.writes:
             self.folder.save(RunState(self.position, self.rows_as_json, self.learner.state(), random_states))
 
-    def _restore_learner(self, saved: RunState) -> None:
-        try:
-            self.learner.load(saved.learner)
-            randomness.restore(saved.random)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # values of another kind can fail anywhere
-            raise self._does_not_fit(error) from error
-        self.resumed = f"step {self.position.step}"
-
-    def _restore_position(self, saved: RunState) -> None:
-        self.position, self.rows_as_json = saved.loop, saved.history
-        self.rows = [row for epoch in self.rows_as_json for row in json.loads(epoch)]
-        stage, members = self.position.stage, len(self.position.standings)
-        if stage >= len(self.stages) or members != self.members:
-            raise self._does_not_fit(DamagedError(f"it is of stage {stage} and {members} members"))
-        if self.steps is not None and self.position.batch > self.steps:
-            raise self._does_not_fit(DamagedError(f"it is of batch {self.position.batch} of {self.steps}"))
-
-    def _does_not_fit(self, error: Exception) -> CheckpointError:
-        assert self.folder is not None
-        return CheckpointError(
-            f"the checkpoint of {self.resumed or f'step {self.position.step}'} in {self.folder.path} does not fit this "
-            f"model: {shorten(error)}. If it was copied from another run, delete it and run again with resume=True: "
-            "the run then continues from the previous checkpoint"
-        )
-
-
-class GradientWatch:
-    """Follows the largest gradient of each member in an epoch, until each has had one that is not dead.
-
-    A single batch is not enough: without positives in a batch, the gradient of F1 is 0.
-
-    Args:
-        epoch: The number of the epoch; gradients are measured in the 1st, 2nd, 4th, 8th epoch and so on.
-    """
-
-    def __init__(self, epoch: int) -> None:
-        self.is_open = (epoch + 1) & epoch == 0
-        self.largest: Tensor | None = None  # of each member; None if no member is in danger
-
-    def look(self, sizes: Tensor) -> None:
-        """Note the sizes of the gradients of a step."""
-        self.largest = sizes if self.largest is None else torch.maximum(self.largest, sizes)
-
-    def read(self) -> None:
-        """End the watch if all gradients are alive, which on a GPU means waiting for them."""
-        if self.largest is not None and min(self.largest.tolist()) >= DEAD_GRADIENT:
-            self.is_open, self.largest = False, None
-
-    def warn(self, rows: Sequence[Row]) -> None:
-        """Warn about members whose gradient vanished in every batch of an epoch although their loss is not low.
-
-        Args:
-            rows: The row of the epoch of each member that was trained.
-        """
-        sizes = [] if self.largest is None else self.largest.tolist()
-        for row, size in zip(rows, sizes, strict=False):
-            if size < DEAD_GRADIENT and row["train_loss"] > _LOW_LOSS:
-                name = f" of member {row['member']}" if "member" in row else ""
-                warnings.warn(
-                    f"{row['stage']}, epoch {row['epoch']}: the gradient{name} has died. The loss is "
-                    f"{row['train_loss']:.3g}, but the gradients of all weights add up to at most {size:.1g} in every "
-                    "batch. Use a step that is flat nowhere, such as steps.Linear(), or train with cross-entropy "
-                    "first, recipes.two_stage; see 'Start well'.",
-                    DeadGradientWarning,
-                    stacklevel=4,
-                )
+    def _restore(self, saved: RunState) -> None:
+        self.learner.load(saved.learner)
+        randomness.restore(saved.random)

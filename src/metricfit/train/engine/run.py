@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.errors import CheckpointError, InvalidValueError, shorten
+from metricfit.errors import InvalidValueError
 from metricfit.train import label_checks
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
@@ -198,17 +198,10 @@ class TrainingRun:
 
     def _load(self, saved: dict[str, Any]) -> list[FitResult]:
         objective = self.settings.stages[-1].objective
-        try:
-            return [
-                FitResult.from_state(state, model.to(self.runtime.device), objective)
-                for model, state in zip(self.models, saved["members"], strict=True)
-            ]
-        except Exception as error:  # values of another kind can fail anywhere
-            assert self.folder is not None
-            raise CheckpointError(
-                f"the result in {self.folder.path} does not fit this model: {shorten(error)}. Delete the file "
-                "'finished' there and run again with resume=True: the result is then computed from the last checkpoint"
-            ) from error
+        return [
+            FitResult.from_state(state, model.to(self.runtime.device), objective)
+            for model, state in zip(self.models, saved["members"], strict=True)
+        ]
 
     def _set_priors(self) -> None:
         """Set the last biases to the share of positives, where this is wanted and the share is known."""
