@@ -20,8 +20,8 @@ help:
 	@echo "make coverage  the tests, and which lines they reach (slower)"
 	@echo "make check     formatting, lint, types, import layers"
 	@echo "make studies-check  pages agree with the stored results of the studies and the papers"
-	@echo "make bench     the speed table of docs/speed.md, measured here (25 minutes; make bench BENCH=--quick: 4 minutes)"
-	@echo "make growth    how time and memory grow, measured here, and the page docs/cost-growth.md (3 minutes)"
+	@echo "make bench     the speed table of docs/evidence/speed.md, measured here (25 minutes; make bench BENCH=--quick: 4 minutes)"
+	@echo "make growth    how time and memory grow, measured here, and the page docs/evidence/speed.md (3 minutes)"
 	@echo "make docs      the documentation, strictly, into site/"
 
 $(BIN)/python:

@@ -1,4 +1,4 @@
-"""How time and memory of a pass grow with samples and with classes: docs/cost-growth.md shows the results.
+"""How time and memory of a pass grow with samples and with classes: docs/evidence/speed.md shows the results.
 
     make growth                                                                        # the CPU, then the page
     python -m benchmarks.growth --device cuda --json benchmarks/results/growth/h200.json   # about 90 s on an H200

@@ -1,4 +1,4 @@
-"""The tables of the trial on the page hour-trial.md: real or made, and written as awkwardly as tables come."""
+"""The tables of the trial in docs/evidence/tables.md: real or made, and written as awkwardly as tables come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/boosting.md, from results/boosting.json. boosting.py measures, and calls this."""
+"""The tables of docs/evidence/tables.md, from results/boosting.json. boosting.py measures, and calls this."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from metricfit.stats import compare
 from studies.common import DOCS, fill, table
 
-PAGE = DOCS / "boosting.md"
+PAGE = DOCS / "evidence" / "tables.md"
 NAMES = {"lightgbm": "LightGBM", "xgboost": "XGBoost"}
 WAYS = {
     "log-loss": "log-loss",
@@ -106,7 +106,7 @@ def parts(results: dict[str, Any]) -> dict[str, str]:
     return made | {
         "stopping": stopping_table(results),
         "seconds": seconds_table(results),
-        "tables": tables_table(results),
+        "boosting tables": tables_table(results),
     }
 
 

@@ -156,15 +156,20 @@ def plain(given: Any) -> Any:
     return float(f"{given:.6g}") if isinstance(given, float) else given
 
 
-def publish(out: Path, page: str, parts: dict[str, str], results: dict[str, Any]) -> None:
-    """Write the page with its parts filled in, and the results as JSON."""
-    source = (DOCS / page).read_text(encoding="utf-8")
-    (out / "docs").mkdir(parents=True, exist_ok=True)
-    (out / "docs" / page).write_text(fill(source, parts), encoding="utf-8")
-    where = out / "studies" / "results" / (Path(page).stem.replace("-", "_") + ".json")
+def publish(out: Path, page: str, parts: dict[str, str], study: str, results: dict[str, Any]) -> None:
+    """Write the page with its parts filled in, and the results of the study as JSON."""
+    write_page(out, page, parts)
+    where = out / "studies" / "results" / f"{study}.json"
     where.parent.mkdir(parents=True, exist_ok=True)
     where.write_text(json.dumps(plain(results), indent=1) + "\n", encoding="utf-8")
     print(f"Wrote {out / 'docs' / page} and {where}")
+
+
+def write_page(out: Path, page: str, parts: dict[str, str]) -> None:
+    """Write a page of docs/ with its parts filled in, into the folder docs/ of ``out``."""
+    written = fill((DOCS / page).read_text(encoding="utf-8"), parts)
+    (out / "docs" / page).parent.mkdir(parents=True, exist_ok=True)
+    (out / "docs" / page).write_text(written, encoding="utf-8")
 
 
 def options(doc: str | None, arguments: list[str] | None) -> argparse.Namespace:

@@ -38,7 +38,7 @@ from metricfit.metrics.feasibility import allowed_thresholds
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.sweep import expected_sweep, sweep
 
-PAGE = "few-rows.md"
+PAGE = "evidence/decisions.md"
 NEW_ROWS = 100_000
 RESAMPLES = 100
 MODELS, SEPARATION = 6, 1.5
@@ -334,7 +334,7 @@ def write_page(summary: dict[str, Any], out: Path | None) -> None:
         ),
         "classes": table(["classes", "rows", "metric", "plug-in", "empirical"], classes),
     }
-    publish(out or ROOT, PAGE, parts, summary)
+    publish(out or ROOT, PAGE, parts, "few_rows", summary)
 
 
 def main(arguments: list[str] | None = None) -> None:

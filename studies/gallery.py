@@ -1,8 +1,8 @@
-"""Five problems from start to end, as a user would solve them on the command line: the pages of docs/gallery.
+"""Three problems from start to end, as a user would solve them on the command line: docs/gallery.md.
 
     python -m studies.gallery --data ../shared/data --folder runs/gallery --jobs 2   # tables, commands, outputs
     python -m studies.gallery --folder runs/gallery --pictures                       # pictures of the reports
-    python -m studies.gallery                                                        # outputs to the pages
+    python -m studies.gallery                                                        # outputs to the page
 
 A problem is a folder: its tables, and after every command what it printed and how long it took. A finished command is
 not run again. ``--jobs`` is the number of processes of each command. The pictures need Chromium.
@@ -26,13 +26,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_diabetes
 
-from studies.common import fill
+from studies.common import write_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 RESULTS = Path(__file__).resolve().parent / "results" / "gallery.json"
-PAGES, PICTURES = DOCS / "gallery", DOCS / "img"
+PICTURES = DOCS / "img"
 WIDTH = 88
 Tables = dict[str, pd.DataFrame]
 
@@ -53,12 +52,6 @@ def fraud(data: Path) -> Tables:
     return {"payments.parquet": rows[:cut], "later.parquet": rows[cut:]}
 
 
-def customers(data: Path) -> Tables:
-    """The CoIL challenge of 2000: 5,822 households to learn from, 4,000 to write to."""
-    rows = pd.read_parquet(data / "imblearn_bench" / "coil_2000.parquet").rename(columns={"target": "buys"})
-    return {"households.csv": rows[:5822], "new.csv": rows[5822:]}
-
-
 def screening(data: Path) -> Tables:
     """Spots on mammograms, 2.3 % of them cancers: half to learn from, half to check."""
     rows = pd.read_parquet(data / "tabular" / "mammography.parquet").rename(columns={"target": "cancer"})
@@ -75,15 +68,6 @@ def grading(data: Path) -> Tables:
     return {"census.csv": rows[:4000], "new.csv": rows[4000:]}
 
 
-def triage(data: Path) -> Tables:
-    """Patients of scikit-learn's diabetes data by the progression of the disease: slow, moderate, fast."""
-    patients = load_diabetes(as_frame=True, scaled=False)
-    rows = patients.data.assign(
-        progression=pd.cut(patients.target, [0, 100, 220, 400], labels=["slow", "moderate", "fast"])
-    ).sample(frac=1, random_state=0)
-    return {"patients.csv": rows[:300], "new.csv": rows[300:]}
-
-
 PROBLEMS = {
     "fraud": Problem(
         fraud,
@@ -91,17 +75,6 @@ PROBLEMS = {
             "doctor": "doctor payments.parquet --target fraud",
             "fit": "fit payments.parquet --target fraud --metric f1 --out fitted",
             "evaluate": "evaluate fitted/model later.parquet --target fraud",
-        },
-        "fitted/report.html",
-    ),
-    "customers": Problem(
-        customers,
-        {
-            "doctor": "doctor households.csv --target buys",
-            "compare": 'compare households.csv --target buys --metric recall --subject-to "selection_rate <= 0.2" '
-            '--method metricfit --method "boosted trees" --method "logistic regression" --out compared',
-            "fit": 'fit households.csv --target buys --metric recall --subject-to "selection_rate <= 0.2" --out fitted',
-            "evaluate": "evaluate fitted/model new.csv --target buys",
         },
         "fitted/report.html",
     ),
@@ -123,15 +96,6 @@ PROBLEMS = {
             '--method metricfit --method "boosted trees" --method "logistic regression" --out compared',
             "fit": 'fit census.csv --target level --metric "weighted_kappa(power=2)" --out fitted',
             "evaluate": "evaluate fitted/model new.csv --target level",
-        },
-        "fitted/report.html",
-    ),
-    "triage": Problem(
-        triage,
-        {
-            "doctor": "doctor patients.csv --target progression",
-            "fit": 'fit patients.csv --target progression --metric f1 --subject-to "recall[fast] >= 0.8" --out fitted',
-            "evaluate": "evaluate fitted/model new.csv --target progression",
         },
         "fitted/report.html",
     ),
@@ -186,10 +150,12 @@ def take_pictures(folder: Path, names: Iterable[str]) -> None:
         browser.close()
 
 
-def parts_of_page(name: str, found: dict[str, Any]) -> dict[str, str]:
+def parts_of_page(results: dict[str, Any]) -> dict[str, str]:
     """Each command with its output, by the name of its place in the page."""
     return {
-        title: f"```console\n$ metricfit {PROBLEMS[name].commands[title]}\n{_wrapped(entry['output'].rstrip())}\n```"
+        f"{name} {title}": f"```console\n$ metricfit {PROBLEMS[name].commands[title]}\n"
+        f"{_wrapped(entry['output'].rstrip())}\n```"
+        for name, found in results.items()
         for title, entry in found.items()
     }
 
@@ -199,13 +165,6 @@ def _wrapped(output: str) -> str:
     return "\n".join(
         textwrap.fill(line, WIDTH) if len(line) > WIDTH and line[0].isascii() else line for line in output.splitlines()
     )
-
-
-def write_pages(results: dict[str, Any]) -> None:
-    """Put commands and outputs into the pages."""
-    for name, found in results.items():
-        page = PAGES / f"{name}.md"
-        page.write_text(fill(page.read_text(encoding="utf-8"), parts_of_page(name, found)), encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -223,7 +182,7 @@ def main(arguments: list[str] | None = None) -> None:
         RESULTS.write_text(json.dumps(collect(options.folder, options.only), indent=1) + "\n", encoding="utf-8")
         take_pictures(options.folder, options.only)
     else:
-        write_pages(json.loads(RESULTS.read_text(encoding="utf-8")))
+        write_page(DOCS.parent, "gallery.md", parts_of_page(json.loads(RESULTS.read_text(encoding="utf-8"))))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from studies.common import DOCS, fill, table
+from studies import common
+from studies.common import table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "group_floors.json"
-PAGE = "group-floors.md"
+PAGE = "evidence/requirements.md"
 GROUPINGS = {"sex": ("Female", "Male"), "race": ("White", "Black", "other")}
 PROBLEMS = ("floor", "parity")
 FLOOR, GAP = 0.85, 0.05
@@ -170,4 +171,4 @@ def write_page(results: dict[str, Any], out: Path) -> None:
             parts[f"{problem} {grouping}"] = method_table(results, problem, grouping, METHODS[problem])
             parts[f"{problem} variants {grouping}"] = method_table(some, problem, grouping, VARIANTS)
     parts["pairs"] = pairs_table(results)
-    (out / "docs" / PAGE).write_text(fill((DOCS / PAGE).read_text(encoding="utf-8"), parts), encoding="utf-8")
+    common.write_page(out, PAGE, parts)

@@ -1,4 +1,4 @@
-"""The table and the picture of guarantees_classes.py, on docs/guarantees.md and docs/img/guarantees-classes.svg."""
+"""The table and the picture of guarantees_classes.py, in docs/evidence/requirements.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page and the picture of guarantees.py: docs/guarantees.md and docs/img/guarantees.svg."""
+"""The page and the picture of guarantees.py: docs/evidence/requirements.md and docs/img/guarantees.svg."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ mpl.use("svg")
 from matplotlib import pyplot as plt
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE, PICTURE = DOCS / "guarantees.md", DOCS / "img" / "guarantees.svg"
+PAGE, PICTURE = DOCS / "evidence" / "requirements.md", DOCS / "img" / "guarantees.svg"
 #: Methods in the order of the tables, with their titles and colours in the picture (those of Okabe and Ito).
 METHODS = {
     "empirical": ("met on the rows, empirical", "#D55E00"),

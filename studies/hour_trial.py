@@ -33,7 +33,7 @@ from studies.awkward_tables import TABLES, AwkwardTable
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "hour_trial.json"
-PAGE = RESULTS.parents[2] / "docs" / "hour-trial.md"
+PAGE = RESULTS.parents[2] / "docs" / "evidence" / "tables.md"
 PRECISION = 0.9
 Labels = np.ndarray[Any, Any]
 

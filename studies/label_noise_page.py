@@ -1,4 +1,4 @@
-"""The section on label noise of docs/when-it-pays.md, from the cells that label_noise.py writes.
+"""The section on label noise of docs/evidence/losses.md, from the cells that label_noise.py writes.
 
 python -m studies.label_noise_page                          # from the stored results
 python -m studies.label_noise_page --cells runs/noise.jsonl  # collect new cells first

@@ -23,7 +23,7 @@ from studies.common import fill, table
 from studies.many_rows import write_tables
 
 RESULTS = Path(__file__).resolve().parent / "results" / "large_estimates.json"
-PAGE = RESULTS.parents[2] / "docs" / "large-tables.md"
+PAGE = RESULTS.parents[2] / "docs" / "evidence" / "tables.md"
 ROWS, ROUNDS, TABLES = 1_000_000, 20, 6
 
 

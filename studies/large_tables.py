@@ -28,7 +28,7 @@ from metricfit_papers.datasets import load
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "large_tables.json"
-PAGE = RESULTS.parents[2] / "docs" / "estimator-study.md"
+PAGE = RESULTS.parents[2] / "docs" / "evidence" / "tables.md"
 TABLES = ("creditcard", "adult")
 SPLITS = 5
 METHODS: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""The section on little capacity of docs/when-it-pays.md, from the cells that little_capacity.py writes.
+"""The section on little capacity of docs/evidence/losses.md, from the cells that little_capacity.py writes.
 
 python -m studies.little_capacity_page                             # from the stored results
 python -m studies.little_capacity_page --cells runs/capacity.jsonl  # collect new cells first

@@ -1,4 +1,4 @@
-"""The section on long tails of docs/when-it-pays.md, from the cells that long_tails.py writes.
+"""The section on long tails of docs/evidence/losses.md, from the cells that long_tails.py writes.
 
 python -m studies.long_tails_page                     # from the stored results
 python -m studies.long_tails_page --cells runs/tails  # collect new cells first
@@ -18,7 +18,7 @@ from studies.common import DOCS, fill, table
 from studies.long_tails import DECISIONS, LOSSES, METRICS, MIXES, NETWORKS, RATIOS, SETS, VARIANTS
 from studies.pays_tables import Values, against, draw_losses
 
-RESULTS, PAGE = Path(__file__).resolve().parent / "results" / "long_tails.json", DOCS / "when-it-pays.md"
+RESULTS, PAGE = Path(__file__).resolve().parent / "results" / "long_tails.json", DOCS / "evidence" / "losses.md"
 PICTURE = DOCS / "img" / "pays-tails.svg"
 BASELINE, MIX, PROPOSED = "CE", "CE + 0.5 F1", "offsets, smoothed"
 #: Variants are shown from this number of problems on.

@@ -1,4 +1,4 @@
-"""The section on low false positive rates of docs/when-it-pays.md, from the cells that low_fpr.py writes.
+"""The section on low false positive rates of docs/evidence/losses.md, from the cells that low_fpr.py writes.
 
 python -m studies.low_fpr_page                            # from the stored results
 python -m studies.low_fpr_page --cells runs/low_fpr.jsonl  # collect new cells first

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from joblib import Parallel, delayed
 
 RESULTS = Path(__file__).resolve().parent / "results" / "many_rows.json"
-PAGE = RESULTS.parents[2] / "docs" / "large-tables.md"
+PAGE = RESULTS.parents[2] / "docs" / "evidence" / "tables.md"
 CHUNK = 500_000
 POSITIVES = 0.01
 COUNTRIES = [f"{first}{second}" for first in "ABCDEF" for second in "KLMNO"]

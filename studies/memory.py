@@ -2,7 +2,7 @@
 
 Measures the test F1, at threshold 0.5 and at the threshold tuned on validation rows, of the F1 loss without memory and
 with three decays, alone and mixed with cross-entropy, beside cross-entropy, predicting all positive, and the best that
-any model can do. Fills in docs/memory.md and draws its picture.
+any model can do. Fills in docs/evidence/losses.md and draws its picture.
 
     python -m studies.memory
 """
@@ -121,13 +121,13 @@ def write_up(out: Path, settings: dict[str, Any], results: Results, best: list[F
         row("the true log-odds", "", best),
     ]
     parts = {
-        "scores": table(["loss", "learning rate", "F1 at 0.5", "seeds at 0", "F1, tuned threshold"], rows),
-        "verdict": verdict(results),
+        "memory": table(["loss", "learning rate", "F1 at 0.5", "seeds at 0", "F1, tuned threshold"], rows),
+        "memory verdict": verdict(results),
     }
     scores = [{"loss": name, "lr": lr, "f1": f1} for (name, lr), f1 in results.items()]
     draw(results, best, out / "docs" / "img" / "memory-scores.svg")
     record = {"settings": settings, "all_positive": ALL_POSITIVE, "ceiling": best, "scores": scores}
-    publish(out, "memory.md", parts, record)
+    publish(out, "evidence/losses.md", parts, "memory", record)
 
 
 def main(arguments: list[str] | None = None) -> None:

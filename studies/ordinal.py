@@ -40,11 +40,11 @@ from metricfit.decide.offsets import best_offsets
 from metricfit.losses import Mix
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.train import Hardware
-from studies.common import fill, table
+from studies.common import table, write_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 RESULTS = Path(__file__).resolve().parent / "results" / "ordinal.json"
-PICTURE, PAGE = DOCS / "img" / "ordinal.svg", DOCS / "ordinal.md"
+PICTURE, PAGE = DOCS / "img" / "ordinal.svg", "evidence/decisions.md"
 KAPPA = metrics.weighted_kappa(power=2)
 SPLITS = 20
 #: Training and validation rows of the larger problems; up to 10,000 others are test rows.
@@ -324,8 +324,7 @@ def main(arguments: list[str] | None = None) -> None:
     print("\n\n".join(parts.values()))
     (given.out / "docs" / "img").mkdir(parents=True, exist_ok=True)
     draw(results, given.out / "docs" / "img" / PICTURE.name)
-    source = PAGE.read_text(encoding="utf-8")
-    (given.out / "docs" / PAGE.name).write_text(fill(source, parts), encoding="utf-8")
+    write_page(given.out, PAGE, parts)
     kept = given.out / "studies" / "results" / RESULTS.name
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

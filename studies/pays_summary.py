@@ -1,4 +1,4 @@
-"""The table at the top of docs/when-it-pays.md, from the stored results of the studies.
+"""The tables of docs/when-it-pays.md, from the stored results of the studies.
 
 python -m studies.pays_summary
 """
@@ -15,13 +15,16 @@ from studies import little_capacity_page as capacity
 from studies import long_tails_page as tails
 from studies import segmentation_page as masks
 from studies import several_labels_page as labels
-from studies.common import DOCS, fill, table
+from studies.common import DOCS, table, write_page
 from studies.pays_tables import against, corrected_p
 
-PAGE, RESULTS = DOCS / "when-it-pays.md", DOCS.parent / "studies" / "results"
-HEAD = ["your problem", "loss", "decision", "gain to expect", "evidence"]
-#: Differences with a larger p are marked.
-SIGNIFICANT = 0.05
+RESULTS = DOCS.parent / "studies" / "results"
+HEADS = {
+    "chosen": ["problem", "decision", "gain of the decision", "a metric loss adds"],
+    "fixed": ["problem", "loss", "gain over cross-entropy"],
+}
+#: The rows of the two tables.
+Rows = dict[str, list[list[str]]]
 
 
 def gain(better: Sequence[float], baseline: Sequence[float], p: float | None = None) -> str:
@@ -29,8 +32,6 @@ def gain(better: Sequence[float], baseline: Sequence[float], p: float | None = N
     pairs = list(zip(better, baseline, strict=True))
     won, lost = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
     tested = "" if p is None else f", p = {p:.2g}"
-    if p is not None and p > SIGNIFICANT:
-        tested += ", not significant"
     return f"{statistics.fmean(a - b for a, b in pairs):+.3f} ({won}-{lost}{tested})"
 
 
@@ -38,81 +39,15 @@ def read(name: str) -> Any:
     return json.loads((RESULTS / name).read_text(encoding="utf-8"))
 
 
-def rows_of_labels() -> list[list[str]]:
-    cells = labels.complete(read("several_labels.json"), labels.MAIN)
-
-    def values(average: str, decision: str, loss: str) -> Sequence[float]:
-        return labels.means(cells, average, decision)[loss]
-
-    def against_bce(average: str, decision: str, loss: str) -> str:
-        of_losses = labels.means(cells, average, decision)
-        return gain(of_losses[loss], of_losses["BCE"], corrected_p(of_losses, "BCE")[loss])
-
-    evidence = f"[nine tables, {labels.number_of_splits(cells)} splits](#several-labels)"
-    rows = []
-    for average in ("macro", "micro", "samples"):
-        decision = labels.PROPOSED[average]
-        chosen = f'`best_decision(logits, target, "f1", average="{average}")`'
-        call = '`per_row(probabilities, "f1")`' if decision == "per row" else chosen
-        half = values(average, "0.5", "BCE")
-        decided = gain(values(average, decision, "BCE"), half)
-        mixed = against_bce(average, decision, labels.MIX)
-        text = f"{decided} by the decision; cross-entropy + 1.0 F1 changes that by {mixed}"
-        rows.append([f"several labels, {average} F1", "cross-entropy", f"{decision}: {call}", text, evidence])
-    focal, mixed = (against_bce("macro", "0.5", loss) for loss in ("asymmetric focal", labels.MIX))
-    text = f"{focal} macro F1; cross-entropy + 1.0 F1 has {mixed}"
-    loss = "`FocalLoss(2, asymmetric=True)`"
-    return [*rows, ["several labels, the threshold must stay at 0.5", loss, "0.5", text, evidence]]
+def link(title: str, section: str) -> str:
+    return f"[{title}](evidence/losses.md#{section})"
 
 
-def rows_of_tails() -> list[list[str]]:
-    cells = tails.by_key(read("long_tails.json"))
-    problems = tails.complete_problems(cells)
-
-    def values(loss: str, decision: str, mix: str) -> Sequence[float]:
-        return tails.means(cells, problems, decision, mix, "f1")[loss]
-
-    def against_ce(loss: str, decision: str, mix: str) -> str:
-        of_losses = tails.means(cells, problems, decision, mix, "f1")
-        return gain(of_losses[loss], of_losses["CE"], corrected_p(of_losses, "CE")[loss])
-
-    evidence = f"[{len(problems)} problems, 5 seeds](#long-tails)"
-    plain = {mix: values("CE", "argmax", mix) for mix in tails.MIXES}
-    balanced, tailed = "balanced", "long-tailed"
-    decided = gain(values("CE", tails.PROPOSED, balanced), plain[balanced])
-    mixed = against_ce(tails.MIX, tails.PROPOSED, balanced)
-    adjusted, deferred, weak = (
-        against_ce(loss, "argmax", balanced) for loss in ("logit-adjusted", "LDAM-DRW", tails.MIX)
-    )
-    with_offsets = {"CE": plain[tailed], tails.MIX: values(tails.MIX, tails.PROPOSED, tailed)}
-    both = gain(with_offsets[tails.MIX], plain[tailed], corrected_p(with_offsets, "CE")[tails.MIX])
-    alone = against_ce(tails.MIX, "argmax", tailed)
-    return [
-        [
-            "a long tail of classes, all classes count the same",
-            "cross-entropy",
-            "offsets: `best_decision(..., prevalence=[0.1] * 10)`",
-            f"{decided} macro F1 by the decision; the mix adds {mixed} to that",
-            evidence,
-        ],
-        [
-            "the same, with the plain argmax",
-            "`LogitAdjustedLoss`, or LDAM with deferred weights",
-            "argmax",
-            f"{adjusted} and {deferred} macro F1; the mix has {weak}",
-            evidence,
-        ],
-        [
-            "a long tail of classes, new rows are long-tailed too",
-            "`CE + 0.5 F1` (the recipe `mix`)",
-            "offsets: `best_decision(...)`",
-            f"{both} macro F1, of which the loss alone has {alone}",
-            evidence,
-        ],
-    ]
+def against_baseline(of_losses: dict[str, Sequence[float]], loss: str, base: str) -> str:
+    return gain(of_losses[loss], of_losses[base], corrected_p(of_losses, base)[loss])
 
 
-def rows_of_tables() -> list[list[str]]:
+def rows_of_tables() -> Rows:
     found = read("recipes.json")
 
     def values(recipe: str, decision: str) -> list[float]:
@@ -122,66 +57,80 @@ def rows_of_tables() -> list[list[str]]:
         pair = values("mix", decision), values("bce", decision)
         return gain(*pair, compare(*pair).p_value)
 
-    half, tuned = map(against_bce, ("half", "tuned"))
     decided = gain(values("bce", "tuned"), values("bce", "half"))
-    evidence = "[19 tables, 20 splits](which-recipe.md)"
-    text = f"{decided} F1 by the decision; the mix adds {tuned} to that"
-    return [
-        ["a table, few positives, a network", "cross-entropy", "tuned threshold: `best_threshold`", text, evidence],
-        ["the same, the threshold must stay at 0.5", "the recipe `mix`", "0.5", f"{half} F1", evidence],
-    ]
+    problem = link("tables, networks, F1", "tables")
+    return {
+        "chosen": [[problem, "tuned threshold", decided, against_bce("tuned")]],
+        "fixed": [[problem, '`recipes.mix("f1")`', against_bce("half")]],
+    }
 
 
-def rows_of_capacity() -> list[list[str]]:
+def rows_of_capacity() -> Rows:
     cells = capacity.by_key(read("little_capacity.json"))
     half, tuned = (capacity.means(cells, 0, decision) for decision in capacity.DECISIONS)
     base, staged = capacity.BASELINE, "BCE, then F1"
-    splits = len(cells[capacity.TABLES[0], 0, base]["tuned"]["test"])
-    evidence = f"[{len(capacity.TABLES)} tables, {splits} splits](#little-capacity)"
-    staged_loss = 'cross-entropy, then `MetricLoss("f1")`'
-    at_half, added = (gain(values[staged], values[base], corrected_p(values, base)[staged]) for values in (half, tuned))
-    text = f"{gain(tuned[base], half[base])} F1 by the decision; a second stage with F1 adds {added} to that"
-    return [
-        ["a table, a linear model", "cross-entropy", "tuned threshold: `best_threshold`", text, evidence],
-        ["the same, the threshold must stay at 0.5", staged_loss, "0.5", f"{at_half} F1", evidence],
+    problem = link("tables, linear models, F1", "little-capacity")
+    added, at_half = (against_baseline(values, staged, base) for values in (tuned, half))
+    return {
+        "chosen": [[problem, "tuned threshold", gain(tuned[base], half[base]), added]],
+        "fixed": [[problem, '`recipes.two_stage("f1")`', at_half]],
+    }
+
+
+def rows_of_labels() -> Rows:
+    cells = labels.complete(read("several_labels.json"), labels.MAIN)
+    half = {average: labels.means(cells, average, "0.5") for average in ("macro", "samples")}
+    chosen = []
+    for average, said in (("macro", "thresholds per label, smoothed"), ("samples", "best labels of each row")):
+        decided = labels.means(cells, average, labels.PROPOSED[average])
+        gained = gain(decided["BCE"], half[average]["BCE"])
+        problem = link(f"several labels, {average} F1", "several-labels")
+        chosen.append([problem, said, gained, against_baseline(decided, labels.MIX, "BCE")])
+    fixed = [
+        [link("several labels, macro F1", "several-labels"), said, against_baseline(half["macro"], loss, "BCE")]
+        for loss, said in (
+            ("asymmetric focal", "`FocalLoss(2, asymmetric=True)`"),
+            (labels.MIX, 'cross-entropy + `MetricLoss("f1")`'),
+        )
     ]
+    return {"chosen": chosen, "fixed": fixed}
 
 
-def rows_of_masks() -> list[list[str]]:
+def rows_of_tails() -> Rows:
+    cells = tails.by_key(read("long_tails.json"))
+    problems = tails.complete_problems(cells)
+
+    def means(decision: str, mix: str) -> dict[str, Sequence[float]]:
+        return tails.means(cells, problems, decision, mix, "f1")
+
+    chosen = []
+    for mix, said in (("balanced", "new rows are balanced"), ("long-tailed", "new rows have it too")):
+        decided, plain = means(tails.PROPOSED, mix), means("argmax", mix)
+        problem = link(f"a long tail of classes, {said}, macro F1", "long-tails")
+        gained = gain(decided["CE"], plain["CE"])
+        chosen.append([problem, "offsets, smoothed", gained, against_baseline(decided, tails.MIX, "CE")])
+    plain = means("argmax", "balanced")
+    problem = link("a long tail of classes, new rows are balanced, macro F1", "long-tails")
+    fixed = [
+        [problem, said, against_baseline(plain, loss, "CE")]
+        for loss, said in (("logit-adjusted", "`LogitAdjustedLoss`"), (tails.MIX, '`recipes.mix("f1")`'))
+    ]
+    return {"chosen": chosen, "fixed": fixed}
+
+
+def rows_of_masks() -> Rows:
     cells = read("segmentation.json")["cells"]
     base, per = masks.BASELINE, masks.PROPOSED["image"]
-
-    def values(name: str, loss: str, decision: str) -> list[float]:
-        return masks.values_of(cells, name, loss, decision, "dice, image")
-
-    repeats = {name: len(values(name, base, "default")) for name in masks.SETS}
-    street, slices = (
-        f"[{masks.SETS[name]}, {repeats[name]} {unit}](#segmentation)" for name, unit in masks.UNITS.items()
-    )
-    plain = {name: values(name, base, "default") for name in masks.SETS}
-    decided = {name: gain(values(name, base, per), plain[name]) for name in masks.SETS}
-    overlap, mix = (gain(values("camvid", loss, "default"), plain["camvid"]) for loss in ("metric F1", "mix"))
-    added = gain(values("camvid", "metric F1", per), values("camvid", base, per))
-    call = 'per image: `per_image(probabilities, "dice", task="multiclass")`'
-    text = f"{decided['camvid']} mean Dice by the decision; the metric loss changes that by {added}"
-    level = gain(values("membrane", "metric F1", "default"), plain["membrane"])
-    return [
-        ["segmentation, several classes, some rare", "cross-entropy", call, text, street],
-        [
-            "the same, with the plain argmax",
-            '`MetricLoss("f1")`, or Dice',
-            "argmax",
-            f"{overlap} mean Dice, a part of which may be due to the grid of learning rates; the mix has {mix}",
-            street,
-        ],
-        [
-            "segmentation, one mask that is a fifth of every image",
-            "cross-entropy",
-            "0.5",
-            f"none to speak of: per image {decided['membrane']} mean Dice, the metric loss {level}",
-            slices,
-        ],
-    ]
+    rows: Rows = {"chosen": [], "fixed": []}
+    for name, said in (("camvid", "street scenes, 11 classes, Dice"), ("membrane", "one large mask per image, Dice")):
+        plain, overlap, decided, both = (
+            masks.values_of(cells, name, loss, decision, "dice, image")
+            for loss, decision in ((base, "default"), ("metric F1", "default"), (base, per), ("metric F1", per))
+        )
+        problem = link(said, "segmentation")
+        rows["chosen"].append([problem, "per image", gain(decided, plain), gain(both, decided)])
+        rows["fixed"].append([problem, '`MetricLoss("f1")`', gain(overlap, plain)])
+    return rows
 
 
 def single(better: Sequence[float], baseline: Sequence[float]) -> str:
@@ -238,14 +187,17 @@ def rows_of_variants() -> list[list[str]]:
     return rows
 
 
-def parts_of_page() -> dict[str, str]:
-    rows = [*rows_of_tables(), *rows_of_capacity(), *rows_of_masks(), *rows_of_labels(), *rows_of_tails()]
+def parts_of_pages() -> dict[str, dict[str, str]]:
+    """The tables of each page, by its address under docs/."""
+    found = [rows_of_tables(), rows_of_capacity(), rows_of_masks(), rows_of_labels(), rows_of_tails()]
+    decide = {name: table(head, [row for rows in found for row in rows[name]]) for name, head in HEADS.items()}
     defaults = table(["comparison", "problems", "at 0.5, or the argmax", "tuned, or offsets"], rows_of_defaults())
-    return {"decide": table(HEAD, rows), "defaults": defaults}
+    return {"when-it-pays.md": decide, "evidence/losses.md": {"defaults": defaults}}
 
 
 def main() -> None:
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), parts_of_page()), encoding="utf-8")
+    for page, parts in parts_of_pages().items():
+        write_page(DOCS.parent, page, parts)
 
 
 if __name__ == "__main__":

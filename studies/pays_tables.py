@@ -1,4 +1,4 @@
-"""What the pages of docs/when-it-pays.md share: comparisons with a baseline, and a picture of losses by decisions."""
+"""What sections of docs/evidence/losses.md share: comparisons with a baseline, and a picture of losses by decisions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from studies.common import DOCS, fill
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-PAGE = DOCS / "when-it-pays.md"
+PAGE = DOCS / "evidence" / "losses.md"
 #: Of each loss the mean values on the problems, in one order.
 Values = Mapping[str, Sequence[float]]
 

@@ -196,8 +196,9 @@ def main(arguments: list[str] | None = None) -> None:
     results = {"settings": settings, "images": images, "gaps": measure_gaps(units)}
     publish(
         given.out,
-        "per-unit.md",
+        "evidence/decisions.md",
         {"images": values_table(results["images"]), "gaps": gaps_table(results["gaps"])},
+        "per_unit",
         results,
     )
 

@@ -30,7 +30,7 @@ SHAPES: tuple[tuple[str, str | None, tuple[int, ...]], ...] = (
     ("233 images of 180 x 240, 11 classes", "multiclass", (233, 11, 180, 240)),
 )
 REPEATS = 15
-RESULTS, PAGE = Path(__file__).resolve().parent / "results" / "per_unit_speed.json", DOCS / "per-unit.md"
+RESULTS, PAGE = Path(__file__).resolve().parent / "results" / "per_unit_speed.json", DOCS / "evidence" / "decisions.md"
 
 
 def made_up(shape: tuple[int, ...], task: str | None, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""The tables of docs/prior-shift.md, from results/prior_shift.json. prior_shift.py measures, and calls this."""
+"""The tables of docs/evidence/decisions.md, from results/prior_shift.json. prior_shift.py measures, and calls this."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from metricfit.stats import compare
 from studies.common import DOCS, fill, table
 
-PAGE = DOCS / "prior-shift.md"
+PAGE = DOCS / "evidence" / "decisions.md"
 WAYS = ("old", "estimated", "true")
 NAMES = {"f1": "F1", "mcc": "MCC", "cost(fp=1, fn=10)": "cost(fp=1, fn=10), lower is better"}
 BALANCES = {"0.2": "a fifth", "1.0": "the same", "5.0": "five times"}

@@ -36,7 +36,7 @@ from studies.common import fill, table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "recipes.json"
-PAGE = HERE.parent / "docs" / "which-recipe.md"
+PAGE = HERE.parent / "docs" / "evidence" / "losses.md"
 SPLITS, AT_ONCE, MEMBERS, CLIP = 20, 10, 8, 5.0
 
 #: The published figures: mean F1 at 0.5 and tuned on out-of-fold scores, as this project's first study gave them.

@@ -33,7 +33,7 @@ from studies.recipes import numbers, standardised
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "requirement.json"
-PAGE = HERE.parent / "docs" / "which-recipe.md"
+PAGE = HERE.parent / "docs" / "evidence" / "requirements.md"
 TABLES = ("mammography", "adult")
 SPLITS, RECALL = 10, 0.9
 REQUIREMENT = f"recall >= {RECALL}"

@@ -30,7 +30,7 @@ import pandas as pd
 from sklearn.metrics import f1_score
 
 RESULTS = Path(__file__).resolve().parent / "results" / "rivals.json"
-PAGE = RESULTS.parents[2] / "docs" / "estimator-study.md"
+PAGE = RESULTS.parents[2] / "docs" / "evidence" / "tables.md"
 LABEL = "label of the row"
 WITHOUT = [
     "NN_TORCH",

@@ -1,4 +1,4 @@
-"""The section on segmentation of docs/when-it-pays.md, from the cells that segmentation.py writes.
+"""The section on segmentation of docs/evidence/losses.md, from the cells that segmentation.py writes.
 
 python -m studies.segmentation_page                                # from the stored results
 python -m studies.segmentation_page camvid.jsonl membrane.jsonl  # collect new cells first
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from metricfit.stats import compare
-from studies.common import DOCS, fill, plain, table
+from studies.common import DOCS, plain, table, write_page
 from studies.pays_tables import draw_losses
 
-RESULTS, PAGE = Path(__file__).resolve().parent / "results" / "segmentation.json", DOCS / "when-it-pays.md"
-UNITS_PAGE = DOCS / "per-unit.md"
+RESULTS = Path(__file__).resolve().parent / "results" / "segmentation.json"
+PAGE, UNITS_PAGE = "evidence/losses.md", "evidence/decisions.md"
 PICTURE = DOCS / "img" / "pays-segmentation.svg"
 BASELINE = "cross-entropy"
 DECISIONS = ("default", "tuned", "per image", "per image, calibrated")
@@ -303,7 +303,7 @@ def exact_gaps(results: dict[str, Any]) -> str:
     dice, jaccard = (100 * statistics.fmean(gap[metric] for gap in gaps) for metric in ("dice", "jaccard"))
     return (
         f"On trained probabilities (30 crops of 32 x 32 pixels from each of {len(gaps)} folds of "
-        "[the membrane slices](when-it-pays.md#segmentation), cross-entropy) the default loses on average "
+        "[the membrane slices](losses.md#segmentation), cross-entropy) the default loses on average "
         f"{dice:.4f} hundredths of the expected Dice and {jaccard:.4f} of the expected IoU to the exact method."
     )
 
@@ -361,8 +361,8 @@ def main(arguments: list[str] | None = None) -> None:
     (given.out / "docs" / "img").mkdir(parents=True, exist_ok=True)
     draw(results, given.out / "docs" / "img" / PICTURE.name)
     for page, parts in ((PAGE, parts_of_page(results)), (UNITS_PAGE, parts_of_units_page(results))):
-        (given.out / "docs" / page.name).write_text(fill(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
-    print(f"Wrote {given.out / PAGE.name} and {where}")
+        write_page(given.out, page, parts)
+    print(f"Wrote {PAGE}, {UNITS_PAGE} and {where}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The section on several labels of docs/when-it-pays.md, from the cells that several_labels.py writes.
+"""The section on several labels of docs/evidence/losses.md, from the cells that several_labels.py writes.
 
 python -m studies.several_labels_page                      # from the stored results
 python -m studies.several_labels_page --cells runs/labels  # collect new cells first
@@ -17,7 +17,7 @@ from studies.common import DOCS, fill, table
 from studies.pays_tables import Values, against, draw_losses
 from studies.several_labels import AVERAGES, DECISIONS, LOSSES, TABLES, VARIANTS
 
-RESULTS, PAGE = Path(__file__).resolve().parent / "results" / "several_labels.json", DOCS / "when-it-pays.md"
+RESULTS, PAGE = Path(__file__).resolve().parent / "results" / "several_labels.json", DOCS / "evidence" / "losses.md"
 PICTURE = DOCS / "img" / "pays-labels.svg"
 BASELINE, MIX = "BCE", "BCE + F1"
 #: The decision that each average is compared at, beside 0.5; chosen before the study, it is what the library proposes.

@@ -1,7 +1,7 @@
 """What helps where a batch of 32 rarely holds a positive? 1 % positives, the options of fit side by side, 5 problems.
 
 Measures the test F1, at threshold 0.5 and at the threshold tuned on validation rows, of the F1 loss with each remedy of
-docs/small-batches.md, beside cross-entropy. Fills in that page.
+docs/evidence/losses.md, beside cross-entropy. Fills in that page.
 
     python -m studies.small_batches
 """
@@ -80,8 +80,8 @@ def main(arguments: list[str] | None = None) -> None:
     ]
     settings = {"prior": PRIOR, "distance": DISTANCE, "batch": BATCH, "lr": LR, "epochs": epochs, "rows": sizes}
     scores = [{"loss": name, "f1": f1} for name, f1 in results.items()]
-    parts = {"scores": table(["what is trained", "F1 at 0.5", "F1, tuned threshold"], rows)}
-    publish(given.out, "small-batches.md", parts, {"settings": settings, "scores": scores})
+    parts = {"small batches": table(["what is trained", "F1 at 0.5", "F1, tuned threshold"], rows)}
+    publish(given.out, "evidence/losses.md", parts, "small_batches", {"settings": settings, "scores": scores})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 A small network, 1 % positives, batches of 512, 500 steps, 5 seeds. Measures the gradient that each loss sends to the
 logits at the first step, how many runs raise DeadGradientWarning, and the test F1 at threshold 0.5 and at the threshold
-tuned on validation rows. Fills in docs/start-well.md and draws its pictures.
+tuned on validation rows. Fills in docs/evidence/losses.md and draws its pictures.
 
     python -m studies.start_well
 """
@@ -322,7 +322,7 @@ def main(arguments: list[str] | None = None) -> None:
     }
     named = {", ".join(map(str, case)): trace for case, trace in traces.items()}
     record = {"settings": settings, "starts": starts, "rates": grid, "gradients": named, "remedies": rescued}
-    publish(given.out, "start-well.md", parts, record)
+    publish(given.out, "evidence/losses.md", parts, "start_well", record)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ from metricfit_papers.datasets import STUDY, load
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tables.json"
-PAGE = RESULTS.parents[2] / "docs" / "estimator-study.md"
+PAGE = RESULTS.parents[2] / "docs" / "evidence" / "tables.md"
 SPLITS = 10
 METRICS = ("f1", "fbeta(beta=2)", "mcc", "gmean", "cost(fp=1, fn=10)")
 #: Metrics for which trees are trained on the metric itself.

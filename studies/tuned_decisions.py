@@ -38,7 +38,7 @@ from metricfit_papers.datasets import STUDY, load
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tuned_decisions.json"
-PAGE = RESULTS.parents[2] / "docs" / "any-model.md"
+PAGE = RESULTS.parents[2] / "docs" / "evidence" / "decisions.md"
 SPLITS = 10
 METRICS = {"f1": f1_score, "mcc": matthews_corrcoef}
 OURS, THEIRS = "TunedDecisionClassifier", "TunedThresholdClassifierCV"

@@ -24,7 +24,7 @@ from studies.common import DOCS, fill, plain, table
 from studies.little_capacity import LOSSES
 from studies.stacked_networks import Part, Stack, best_f1, f1_at, train
 
-RESULTS, PAGE = DOCS.parent / "studies" / "results" / "wrong_model.json", DOCS / "when-it-pays.md"
+RESULTS, PAGE = DOCS.parent / "studies" / "results" / "wrong_model.json", DOCS / "evidence" / "losses.md"
 ROWS, PRIOR, DRAWS, STARTS, RATES, ANGLES = 4000, 0.1, 5, 8, (0.02, 0.3), 360
 #: Centres of the clouds of positives, and their shares.
 CLOUDS: Mapping[tuple[float, float], float] = {(3.0, 0.0): 0.8, (-8.0, 8.0): 0.2}

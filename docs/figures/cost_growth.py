@@ -1,4 +1,4 @@
-"""Draw how cost grows, and fill in the tables of docs/cost-growth.md: docs/img/cost-growth-*.svg.
+"""Draw how cost grows, and fill in the tables of docs/evidence/speed.md: docs/img/cost-growth-*.svg.
 
 The numbers are those of benchmarks/results/growth, which ``benchmarks.growth`` and ``benchmarks.growth_processes``
 measure. Every picture carries a digest of them, by which a test sees that it is up to date.
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from page import BLUE, DOCS, GREEN, GREY, ORANGE, PURPLE, RED, fill, plt, save, table
 
-PAGE = "cost-growth.md"
+PAGE = "evidence/speed.md"
 RESULTS = DOCS.parent / "benchmarks" / "results" / "growth"
 DEVICES = {"cpu": "CPU", "h200": "H200"}
 OURS, BCE, PAIRS = 'MetricLoss("f1")', "BCEWithLogitsLoss", "PairHingeLoss"

@@ -9,7 +9,7 @@ import griffe
 
 _ROLE = re.compile(r":math:`([^`]+)`")
 _DIRECTIVE = re.compile(r"^\.\. math:: (.+(?:\n[ \t]+\S.*)*)", re.MULTILINE)
-_DOCTEST = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)
+_DOCTEST = re.compile(r"^([ \t]*)>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)
 
 
 class MarkdownDocstrings(griffe.Extension):
@@ -25,4 +25,4 @@ def as_markdown(text: str) -> str:
     """A docstring of this library as Markdown."""
     text = _DIRECTIVE.sub(lambda found: "$$\n" + " ".join(found[1].split()) + "\n$$", text)
     text = _ROLE.sub(r"$\1$", text)
-    return _DOCTEST.sub(lambda found: f"```pycon\n{found[0]}\n```", text)
+    return _DOCTEST.sub(lambda found: f"{found[1]}```pycon\n{found[0]}\n{found[1]}```", text)

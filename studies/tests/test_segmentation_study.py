@@ -80,7 +80,7 @@ def test_the_study_runs_and_its_cells_fill_the_page(study, tmp_path, monkeypatch
     segmentation.main(["--measure", "camvid", "--quick", "--cells", str(files[0])])
     assert files[0].read_text(encoding="utf-8") == before  # finished cells are not run again
     page.main([*map(str, files), "--out", str(tmp_path)])
-    written = (tmp_path / "docs" / "when-it-pays.md").read_text(encoding="utf-8")
+    written = (tmp_path / "docs" / "evidence" / "losses.md").read_text(encoding="utf-8")
     assert "CamVid 2 seeds, 2 steps; membrane 2 folds" in written
     assert len(list((tmp_path / "docs" / "img").glob("*.svg"))) == 1
 
@@ -89,7 +89,7 @@ def test_the_study_runs_and_its_cells_fill_the_page(study, tmp_path, monkeypatch
 def test_the_page_shows_the_stored_results(study):
     page, common = study("segmentation_page"), study("common")
     results = json.loads(page.RESULTS.read_text(encoding="utf-8"))
-    text = page.PAGE.read_text(encoding="utf-8")
+    text = (common.DOCS / page.PAGE).read_text(encoding="utf-8")
     assert common.fill(text, page.parts_of_page(results)) == text, "run: python -m studies.segmentation_page"
-    units = page.UNITS_PAGE.read_text(encoding="utf-8")
+    units = (common.DOCS / page.UNITS_PAGE).read_text(encoding="utf-8")
     assert common.fill(units, page.parts_of_units_page(results)) == units, "run: python -m studies.segmentation_page"

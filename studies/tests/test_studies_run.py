@@ -22,10 +22,10 @@ def study(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "page", "pictures"),
     [
-        ("memory", "memory.md", 1),
-        ("per_unit", "per-unit.md", 1),
-        ("small_batches", "small-batches.md", 0),
-        ("start_well", "start-well.md", 3),
+        ("memory", "evidence/losses.md", 1),
+        ("per_unit", "evidence/decisions.md", 1),
+        ("small_batches", "evidence/losses.md", 0),
+        ("start_well", "evidence/losses.md", 3),
     ],
 )
 def test_study_fills_its_page(study, tmp_path, name, page, pictures):
@@ -46,8 +46,8 @@ def test_the_study_of_few_rows_keeps_its_samples_and_fills_its_page(study, tmp_p
     assert len(samples.splitlines()) == len(few_rows.all_cells(True))
     few_rows.main([*arguments, "--jobs", "0"])
     assert (tmp_path / "samples" / "samples.jsonl").read_text() == samples
-    page = (tmp_path / "docs" / "few-rows.md").read_text(encoding="utf-8")
-    assert page.count("\n| --- | ") == 3
+    page = (tmp_path / "docs" / "evidence" / "decisions.md").read_text(encoding="utf-8")
+    assert "| 3 | 200 | f1 | " in page
     results = json.loads((tmp_path / "studies" / "results" / "few_rows.json").read_text(encoding="utf-8"))
     assert set(results["value"]) == {"model", "plugin", "empirical"}
 
@@ -56,9 +56,8 @@ def test_the_study_of_few_rows_keeps_its_samples_and_fills_its_page(study, tmp_p
 def test_the_page_of_few_rows_shows_the_stored_results(study, tmp_path):
     stored = ROOT / "studies" / "results" / "few_rows.json"
     study("few_rows").write_page(json.loads(stored.read_text(encoding="utf-8")), tmp_path)
-    assert (tmp_path / "docs" / "few-rows.md").read_text(encoding="utf-8") == (ROOT / "docs" / "few-rows.md").read_text(
-        encoding="utf-8"
-    )
+    written, page = (folder / "docs" / "evidence" / "decisions.md" for folder in (tmp_path, ROOT))
+    assert written.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
 
 
 def test_a_population_trains_like_its_members_in_a_row(study):
@@ -208,7 +207,9 @@ def test_group_floors_measures_every_method_and_fills_its_page(study, tmp_path, 
     gap = measured["parity"]["thresholds per group"]["validation"]["recalls"]
     assert abs(gap[0] - gap[1]) <= 0.05 + 1e-5
     floors.main(settings)
-    assert "| 300 | held-out counts |" in (tmp_path / "docs" / "group-floors.md").read_text(encoding="utf-8")
+    assert "| 300 | held-out counts |" in (tmp_path / "docs" / "evidence" / "requirements.md").read_text(
+        encoding="utf-8"
+    )
     assert (tmp_path / "docs" / "img" / "group-floors.svg").exists()
 
 
@@ -220,7 +221,7 @@ def test_the_study_of_ordered_classes_keeps_its_cells_and_fills_its_page(study, 
         ordinal.run(None, folder, True, ("progression", seed))
     assert ordinal.run(None, folder, True, ("progression", 0)).endswith("kept")
     ordinal.main(["--folder", str(folder), "--out", str(tmp_path)])
-    assert "| cross-entropy, argmax |" in (tmp_path / "docs" / "ordinal.md").read_text(encoding="utf-8")
+    assert "| cross-entropy, argmax |" in (tmp_path / "docs" / "evidence" / "decisions.md").read_text(encoding="utf-8")
     results = json.loads((tmp_path / "studies" / "results" / "ordinal.json").read_text(encoding="utf-8"))
     assert len(results["progression"]["values"]["kappa loss, argmax"]) == 2
     assert (tmp_path / "docs" / "img" / "ordinal.svg").stat().st_size > 1000

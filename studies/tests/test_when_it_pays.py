@@ -1,4 +1,4 @@
-"""The sections of docs/when-it-pays.md have the values of the stored studies."""
+"""The tables of docs/when-it-pays.md and docs/evidence/losses.md have the values of the stored studies."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ def test_sections_are_those_of_the_stored_results(name: str, monkeypatch: pytest
 
 
 @pytest.mark.pages
-def test_the_table_to_decide_by_is_that_of_the_stored_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tables_to_decide_by_are_those_of_the_stored_results() -> None:
     summary, common = importlib.import_module("studies.pays_summary"), importlib.import_module("studies.common")
-    page = summary.PAGE.read_text(encoding="utf-8")
-    assert common.fill(page, summary.parts_of_page()) == page, "run: python -m studies.pays_summary"
+    for name, parts in summary.parts_of_pages().items():
+        page = (common.DOCS / name).read_text(encoding="utf-8")
+        assert common.fill(page, parts) == page, "run: python -m studies.pays_summary"
 
 
 def test_comparison_counts_problems_and_corrects_for_the_number_of_losses(monkeypatch: pytest.MonkeyPatch) -> None:

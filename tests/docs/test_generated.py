@@ -43,7 +43,7 @@ def test_the_families_of_a_table_are_those_of_the_pages() -> None:
     from metricfit.tabular import MetricClassifier
     from metricfit.tabular.families import DEFAULT, NAMES
 
-    page = (DOCS / "api" / "tabular.md").read_text(encoding="utf-8")
+    page = (DOCS / "api" / "classifier.md").read_text(encoding="utf-8")
     rows = re.findall(r'^\| `"(\w+)"`.*\| (yes|no)[^|]*\|$', page, re.MULTILINE)
     assert [name for name, _ in rows] == list(NAMES)
     assert [name for name, in_default in rows if in_default == "yes"] == list(DEFAULT)
@@ -116,6 +116,8 @@ def test_docstrings_become_markdown(load_script: Load) -> None:
     module = load_script(DOCS / "hooks" / "docstrings.py")
     text = module.as_markdown("First :math:`x^2`.\n\n.. math:: a\n    + b\n\n>>> 1 + 1\n2\n\nLast.")
     assert text == "First $x^2$.\n\n$$\na + b\n$$\n\n```pycon\n>>> 1 + 1\n2\n```\n\nLast."
+    indented = module.as_markdown("Example:\n    >>> 1 + 1\n    2")
+    assert indented == "Example:\n    ```pycon\n    >>> 1 + 1\n    2\n    ```"
 
 
 @pytest.fixture(autouse=True)

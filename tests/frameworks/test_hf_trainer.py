@@ -1,4 +1,4 @@
-"""Hugging Face Trainer: docs/frameworks/hf-trainer.md."""
+"""Hugging Face Trainer: docs/frameworks.md."""
 
 import pytest
 import torch

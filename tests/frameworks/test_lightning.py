@@ -1,4 +1,4 @@
-"""Lightning: docs/frameworks/lightning.md."""
+"""Lightning: docs/frameworks.md."""
 
 import logging
 

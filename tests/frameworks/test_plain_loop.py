@@ -1,4 +1,4 @@
-"""A plain PyTorch loop: docs/frameworks/plain.md."""
+"""A plain PyTorch loop: docs/frameworks.md."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""skorch: docs/frameworks/skorch.md."""
+"""skorch: docs/frameworks.md."""
 
 from functools import partial
 

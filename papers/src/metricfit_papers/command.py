@@ -38,7 +38,7 @@ DATA = Path("metricfit-data")
 #: Most names of datasets in one cell of `--list`.
 NAMED = 3
 SIZES_EXPLAINED = (
-    "Datasets, trials and epochs: how many were run for the pages of docs/reproduction, of those in the table's file. "
+    "Datasets, trials and epochs: how many were run for the pages of papers/pages, of those in the table's file. "
     "Epochs are the limits of shorter runs and the longest training; most trainings stop early, when the validation "
     "set shows no gain. Papers may have more datasets, which were not available: see the notes of a table. Minutes: "
     "training of these runs, on the machines that the pages name."

@@ -13,7 +13,7 @@ from metricfit.cli.app import app
 from metricfit_papers import SpecError
 from metricfit_papers.specs.expressions import ExpressionError, build_object
 
-PAGE = Path(__file__).parents[3] / "docs" / "reproduction" / "add-a-table.md"
+PAGE = Path(__file__).parents[3] / "papers" / "pages" / "add-a-table.md"
 EXAMPLE = re.search(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL).group(1)
 
 

@@ -29,7 +29,7 @@ other four fifths, at the whole of alpha. In simulations (six settings, 400 to 5
 folds' models or by a model of all rows, and weights and stopping times were chosen on the same rows. Thresholds are
 then certified at half of alpha, by analogy with cross-validated prediction intervals, which may fail at twice their
 nominal rate (Barber et al. 2021). If no threshold is certified there, the whole of alpha is used. This is a margin for
-what is measured in docs/guarantees.md, not a proof.
+what is measured in docs/evidence/requirements.md, not a proof.
 """
 
 from __future__ import annotations

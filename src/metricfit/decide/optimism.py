@@ -6,7 +6,7 @@ the decisions on the rows that each resample left out. These counts, summed over
 value (Efron's leave-one-out bootstrap, with counts instead of errors).
 
 The plug-in rule chooses by calibrated probabilities and not by labels. If weights and calibrations were chosen on other
-rows, as the estimators do it, the value on the rows themselves needs no correction (docs/few-rows.md).
+rows, as the estimators do it, the value on the rows themselves needs no correction (docs/evidence/decisions.md).
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def corrected_value(
 ) -> CorrectedValue:
     """Estimate the value of a decision on new rows, by repeating its choice on resamples.
 
-    Each row is judged by the decisions of the resamples that left it out. In simulations (docs/few-rows.md) this was
-    compared with the value on the rows themselves, Harrell's correction, which subtracts the mean optimism of the
-    resamples, and the .632+ estimate. It was slightly too low where the others were too high, and its error was as
-    small as that of the best of them.
+    Each row is judged by the decisions of the resamples that left it out. In simulations
+    (docs/evidence/decisions.md) this was compared with the value on the rows themselves, Harrell's correction, which
+    subtracts the mean optimism of the resamples, and the .632+ estimate. It was slightly too low where the others
+    were too high, and its error was as small as the smallest of theirs.
 
     Args:
         fit_decision: The whole choice: given one weight per row, choose the decision and return the class number that

@@ -2,8 +2,8 @@
 
 - *empirical*: the threshold whose decisions have the best value on the labels.
 - *plugin*: the threshold whose expected counts have the best value, if the logits are calibrated.
-- *auto*: plugin, which is at least as good on tables (docs/estimator-study.md), and for several classes better in
-  simulations (docs/few-rows.md).
+- *auto*: plugin, which is at least as good on tables (docs/evidence/tables.md), and for several classes better in
+  simulations (docs/evidence/decisions.md).
 """
 
 from __future__ import annotations
@@ -141,8 +141,9 @@ def choose_threshold(
 
     The plug-in rule takes the best expected value among the thresholds that meet the requirements both on the labels
     and on the expected counts. If there are none, the labels alone count; if they cannot be met on the labels either,
-    the threshold comes as near to them as possible. In simulations (docs/few-rows.md) a requirement that was met on
-    both held more often on new rows than one that was met on the labels alone, at the price of a lower value.
+    the threshold comes as near to them as possible. In simulations
+    (docs/evidence/decisions.md) a requirement that was met on both held more often on new rows than one that was met
+    on the labels alone, at the price of a lower value.
 
     Args:
         logits: Calibrated logits ``(n,)``.

@@ -93,7 +93,7 @@ CATALOGUE = {
     ),
     "cocktailparty": Entry(
         *("tabular/cocktailparty_dyads", 4800, 1454, "two people who are not in the same group"),
-        "https://github.com/vrichter/group-assignment-datasets, whose pairs docs/reproduction/data.md builds",
+        "https://github.com/vrichter/group-assignment-datasets, whose pairs papers/pages/data.md builds",
         drop=("timestamp_us", "person1", "person2", "imputed"),
         groups="frame",
         hashes=(("frame", "ca8afeb66de56c59"),),

@@ -59,7 +59,7 @@ def require_folder(folder: str | None, dataset: DatasetSpec) -> str:
     if folder is None:
         raise InvalidValueError(
             f"{dataset.title} is read from a folder: give --data FOLDER, or --fetch to download the data. "
-            "docs/reproduction/data.md says which file goes where"
+            "papers/pages/data.md says which file goes where"
         )
     return folder
 

@@ -1,1 +1,1 @@
-"""The pages of docs/reproduction, built from the results in papers/results. They need a checkout of the repository."""
+"""The pages of papers/pages, built from the results in papers/results. They need a checkout of the repository."""

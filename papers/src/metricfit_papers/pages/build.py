@@ -34,7 +34,6 @@ from metricfit_papers.specs.run_sizes import write_sizes
 from metricfit_papers.specs.table_spec import ALL
 
 #: The theme's table of contents would cover the last columns of the tables.
-WIDE = "---\nhide:\n  - toc\n---"
 WRITTEN = "<!-- Written by metricfit_papers.pages.build: edit papers/results or papers/verdicts, not this page. -->"
 
 
@@ -52,7 +51,7 @@ def build(
     written = []
     for paper in dict.fromkeys(spec.paper for spec in specs):
         tables = [spec for spec in specs if spec.paper == paper]
-        parts = [WIDE, f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md"), contents(tables, stored)]
+        parts = [f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md"), contents(tables, stored)]
         for spec in tables:
             parts += list(table_page(spec, stored[spec.name], verdicts, images))
         if paper.startswith("Bridging the Gap"):
@@ -92,7 +91,7 @@ def heading(spec: TableSpec) -> str:
 
 def table_page(spec: TableSpec, results: Results | None, verdicts: Path, images: Path) -> Iterator[str]:
     """Yield the paragraphs of a table."""
-    yield f"## {heading(spec)} {{ #{spec.name} }}"
+    yield f'<a id="{spec.name}"></a>\n\n## {heading(spec)}'
     yield f"`metricfit reproduce {spec.name} --data FOLDER --protocol all`. Published: {spec.where}."
     if results is None:
         yield "Not run yet."
@@ -113,7 +112,7 @@ def table_page(spec: TableSpec, results: Results | None, verdicts: Path, images:
             yield _picture(drawing.plot_tests, spec, results, tests, caption)
             yield medians_on_test(spec, results)
     for protocol, datasets in stored_results.of_protocols(spec, results):
-        yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
+        yield f'<a id="{spec.name}-{protocol}"></a>\n\n### {spec.name}, {protocol}'
         yield " ".join(spec.protocols[protocol].says.split())
         shown = _in_order(spec, {"protocol": protocol, "datasets": datasets})
         if spec.averaged:
@@ -138,7 +137,7 @@ def _picture(
     draw: Callable[[TableSpec, Results, Path], None], spec: TableSpec, results: Results, path: Path, caption: str
 ) -> str:
     draw(spec, results, path)
-    return f"![{caption}](../img/{path.name})"
+    return f"![{caption}](img/{path.name})"
 
 
 def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
@@ -207,7 +206,6 @@ def metric_ranges(spec: TableSpec, results: Results) -> str:
 
 def summary(specs: list[TableSpec], results: dict[str, Results | None], verdicts: Path) -> Iterator[str]:
     """Yield the paragraphs of the summary: the verdicts on the claims, and a table of all runs."""
-    yield WIDE
     yield "# The papers' tables, run again"
     yield WRITTEN
     yield (

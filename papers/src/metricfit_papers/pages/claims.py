@@ -26,7 +26,7 @@ ABOUT = (
     "the stored results. `±` is the standard deviation between trials, and p is that of Wilcoxon's signed-rank test of "
     "the pairs of trials, where two rows have six or more: trials of one table share their rows, so it says how "
     'consistent a difference is there, not on other data. "Smaller" marks runs with fewer epochs than published. A '
-    "[one-page summary](summary.md) says what the verdicts come to."
+    "[one-page summary](../../docs/evidence/papers.md) says what the verdicts come to."
 )
 
 
@@ -66,7 +66,7 @@ def read_claims(path: Path) -> list[Claim]:
     claims: list[Claim] = []
     for number, values in enumerate(file.take("claim", list), start=1):
         section = Section(file.file, f"claim {number}", values)
-        claim = _read_claim(section, path.parents[2] / "docs" / "reproduction")
+        claim = _read_claim(section, path.parents[1] / "pages")
         if claim.id in {other.id for other in claims}:
             raise section.error("id", f"{claim.id!r} is used twice; anchors are unique")
         claims.append(claim)
@@ -151,7 +151,7 @@ def count_verdicts(claims: list[Claim]) -> str:
 
 
 def _show_claim(claim: Claim, results: Mapping[str, Results | None], address: Callable[[str], str]) -> Iterator[str]:
-    yield f"#### {claim.claim} {{ #{claim.id} }}"
+    yield f'<a id="{claim.id}"></a>\n\n#### {claim.claim}'
     yield f"**{claim.verdict.capitalize()}.** {' '.join(claim.shows.split())}"
     lines = [
         describe_figure(figure, results, address(figure.table) if figure.table else "") for figure in claim.figures

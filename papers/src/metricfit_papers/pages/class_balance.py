@@ -66,7 +66,7 @@ def class_weights(rows: float, positives: float) -> tuple[float, float]:
 
 def describe_balance() -> Iterator[str]:
     """Yield the paragraphs about Tables 8 and 10."""
-    yield "## Tables 8 and 10: class weights and oversampling { #btg-8-10 }"
+    yield '<a id="btg-8-10"></a>\n\n## Tables 8 and 10: class weights and oversampling'
     yield (
         "Both tables count classes in the training rows. The expected numbers are those of random splits, with their "
         "deviation. Adult's 19,782 negatives are 80 % of those in UCI's training file. A split of all rows would have "

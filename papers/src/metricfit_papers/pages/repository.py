@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[4]
 PAPERS = ROOT / "papers"
 RESULTS, VERDICTS, RUNS = PAPERS / "results", PAPERS / "verdicts", PAPERS / "runs.toml"
-PAGES, IMAGES = ROOT / "docs" / "reproduction", ROOT / "docs" / "img"
+PAGES, IMAGES = PAPERS / "pages", PAPERS / "pages" / "img"
 
 
 def check_checkout() -> None:

@@ -1,4 +1,4 @@
-"""Reading the TOML file of a table. The format is described in docs/reproduction/add-a-table.md."""
+"""Reading the TOML file of a table. The format is described in papers/pages/add-a-table.md."""
 
 from __future__ import annotations
 
