@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.losses import LDAMLoss, LogitAdjustedLoss
+from metricfit.losses import LDAMLoss, LogitAdjustedLoss, MetricLoss, Mix
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 
 COUNTS = (500, 60, 3)
@@ -78,10 +78,59 @@ def test_pixels_ignored_labels_and_gradients(loss):
         (lambda: LogitAdjustedLoss((5, 5), tau="1"), "tau must be a number, got '1'"),
         (lambda: LDAMLoss((5, 5), max_margin="1"), "max_margin must be a number"),
         (lambda: LDAMLoss((5, 5), scale=None), "scale must be a number"),
-        (lambda: LogitAdjustedLoss(COUNTS)(Z, one_hot(Y, len(COUNTS))), r"LogitAdjustedLoss .* target\.argmax\(1\)"),
         (lambda: LDAMLoss(COUNTS)(Z, one_hot(Y, len(COUNTS))), r"LDAMLoss .* target\.argmax\(1\)"),
     ],
 )
 def test_wrong_arguments_are_refused(make, message):
     with pytest.raises((InvalidTypeError, InvalidValueError), match=message):
         make()
+
+
+@pytest.mark.parametrize("shape", [(12, 3), (4, 3, 5, 2)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_shares_of_classes_are_read_as_torch_reads_them(shape, smoothing):
+    generator = torch.Generator().manual_seed(2)
+    logits = torch.randn(shape, dtype=torch.float64, generator=generator)
+    shares = torch.rand(shape, dtype=torch.float64, generator=generator)
+    shares = shares / shares.sum(1, keepdim=True)
+    weight = torch.rand(shape[:1] + shape[2:], dtype=torch.float64, generator=generator)
+    losses = torch.nn.functional.cross_entropy(logits, shares, reduction="none", label_smoothing=smoothing)
+    ours = WeightedCrossEntropyLoss(label_smoothing=smoothing)
+    torch.testing.assert_close(ours(logits, shares), losses.mean())
+    torch.testing.assert_close(ours(logits, shares, weight), (weight * losses).sum() / weight.sum())
+    labels = shares.argmax(1)
+    torch.testing.assert_close(
+        ours(logits, labels), torch.nn.functional.cross_entropy(logits, labels, label_smoothing=smoothing)
+    )
+
+
+def test_a_mix_takes_targets_of_mixup():
+    shares = 0.7 * one_hot(Y, 3).double() + 0.3 * one_hot(Y.flip(0), 3).double()
+    mix = Mix((WeightedCrossEntropyLoss(), 1.0), (MetricLoss("f1", task="multiclass"), 0.5))
+    cross, metric_loss = (loss(Z, shares) for loss in mix.losses)
+    torch.testing.assert_close(mix(Z, shares), cross + 0.5 * metric_loss)
+    torch.testing.assert_close(
+        cross, 0.7 * WeightedCrossEntropyLoss()(Z, Y) + 0.3 * WeightedCrossEntropyLoss()(Z, Y.flip(0))
+    )
+    torch.testing.assert_close(
+        LogitAdjustedLoss(COUNTS)(Z, shares),
+        0.7 * LogitAdjustedLoss(COUNTS)(Z, Y) + 0.3 * LogitAdjustedLoss(COUNTS)(Z, Y.flip(0)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "target", "message"),
+    [
+        (WeightedCrossEntropyLoss(), torch.full((12, 3), 0.5), "sum to 1"),
+        (LDAMLoss(COUNTS), one_hot(Y, 3).double(), "a share of a class has no margin"),
+    ],
+)
+def test_shares_that_cannot_be_read(loss, target, message):
+    with pytest.raises(InvalidValueError, match=message):
+        loss(Z, target)
+
+
+@pytest.mark.parametrize("smoothing", [1.0, -0.1])
+def test_label_smoothing_is_a_share(smoothing):
+    with pytest.raises(InvalidValueError, match="label_smoothing"):
+        WeightedCrossEntropyLoss(label_smoothing=smoothing)

@@ -100,3 +100,13 @@ def test_no_members_are_refused():
 
 def test_it_shows_its_shares():
     assert "weights=(1.0, 0.5)" in repr(Mix((WeightedBCELoss(), 1), (MetricLoss("f1"), 0.5)))
+
+
+def test_all_members_ignore_one_label():
+    with pytest.raises(ValueError, match="ignores 255, MetricLoss ignores None"):
+        Mix((nn.CrossEntropyLoss(ignore_index=255), 1.0), (MetricLoss("f1"), 0.5))
+    mix = Mix((nn.CrossEntropyLoss(ignore_index=255), 1.0), (MetricLoss("f1", ignore_index=255), 0.5))
+    logits, target = torch.randn(2, 3, 4, 4), torch.randint(0, 3, (2, 4, 4))
+    target[:, 0] = 255
+    torch.testing.assert_close(mix(logits, target), mix(logits[:, :, 1:], target[:, 1:]))
+    Mix((nn.CrossEntropyLoss(), 1.0), (MetricLoss("f1"), 0.5))

@@ -1,5 +1,7 @@
 """What every loss says about arguments, outputs and targets that it does not take."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -55,6 +57,8 @@ def batch(classes):
 @columns_and_classes
 @pytest.mark.parametrize("argument", sorted(Loss.remedies))
 def test_arguments_of_other_libraries_are_refused_with_a_remedy(name, settings, classes, argument):
+    if argument in inspect.signature(LOSSES[name]).parameters:
+        pytest.skip("this loss has the argument")
     with pytest.raises(TypeError, match=f"{name} has no argument {argument}; .*(pass|use|per_image|choose)"):
         LOSSES[name](**settings, **{argument: torch.ones(2)})
 

@@ -22,6 +22,9 @@ from metricfit.losses.calling import (
 )
 from metricfit.losses.pointwise import PointwiseLoss, check_prior, known_form
 
+#: Cross-entropies of torch ignore this label, whether or not there are any.
+USUALLY_IGNORED = -100
+
 
 class Mix(Loss):
     r"""A weighted sum of losses, for example cross-entropy plus half a metric loss.
@@ -35,7 +38,7 @@ class Mix(Loss):
         *members: Pairs ``(loss, weight)`` of a loss module and a finite number.
 
     Raises:
-        ValueError: If there are no members, or a weight is not a finite number.
+        ValueError: If there are no members, a weight is not a finite number, or members ignore different labels.
         TypeError: If a member is not a pair of a module and a number, or if it contains an AugmentedLagrangian. Write
             ``AugmentedLagrangian(Mix(...), constraints)`` instead.
 
@@ -69,6 +72,10 @@ class Mix(Loss):
                 f"a Mix has one kind of input, but {', '.join(of_logits)} takes logits, another member probabilities; "
                 "leave from_probabilities out and let the model return logits"
             )
+        ignored = {type(loss).__name__: loss.ignore_index for loss in self.losses if hasattr(loss, "ignore_index")}
+        if len(set(ignored.values())) > 1 and not set(ignored.values()) <= {None, USUALLY_IGNORED}:
+            said = ", ".join(f"{name} ignores {value}" for name, value in ignored.items())
+            raise InvalidValueError(f"all members of a Mix read the same labels, so give each one ignore_index: {said}")
         self.weights = tuple(float(weight) for _, weight in members)
         self._member_arguments = tuple(accepted_arguments(loss) for loss, _ in members)
         accepted = {

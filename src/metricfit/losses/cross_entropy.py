@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from metricfit.core.class_shares import ROUNDING
 from metricfit.core.numerics import ratio
 from metricfit.core.tasks import spread_weight
 from metricfit.core.tensor_numerics import counting_dtype
-from metricfit.core.validation import check_labels, check_tensors, check_weight, looks_at_values
+from metricfit.core.validation import check_labels, check_shares, check_tensors, check_weight, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, check_nonnegative, check_number, check_statistics
 
@@ -24,30 +25,36 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
     .. math:: \frac{\sum_i w_i\, l_i}{\sum_i w_i}, \qquad l_i = -\log \mathrm{softmax}(x_i)_{y_i}
 
     ``torch.nn.CrossEntropyLoss`` accepts weights of classes, but not of samples. Logits are ``(n, classes, ...)``,
-    targets are class numbers ``(n, ...)``, and there is one weight per sample or per label.
+    targets are class numbers ``(n, ...)``, and there is one weight per sample or per label. A target of the logits'
+    shape is read as shares of classes that sum to 1, as mixup makes them: l is the sum of the classes' losses.
 
     Args:
         ignore_index: Labels with this value are ignored.
+        label_smoothing: The share of each label that is spread evenly over the classes, below 1.
         sync: In a distributed run, take the mean over the samples of all ranks.
 
     Raises:
-        ValueError: If the shapes of logits and target do not match (when called).
+        ValueError: If ``label_smoothing`` is not in [0, 1), or (when called) the shapes of logits and target do not
+            match.
 
     Example:
         >>> WeightedCrossEntropyLoss()(torch.zeros(2, 4), torch.tensor([0, 3]))
         tensor(1.3863)
     """
 
-    def __init__(self, *, ignore_index: int = -100, sync: bool = False) -> None:
+    def __init__(self, *, ignore_index: int = -100, label_smoothing: float = 0.0, sync: bool = False) -> None:
         super().__init__(sync=sync)
         self.ignore_index = ignore_index
+        self.label_smoothing = check_nonnegative(type(self).__name__, "label_smoothing", label_smoothing)
+        if label_smoothing >= 1:
+            raise InvalidValueError(f"label_smoothing must be below 1, got {label_smoothing}")
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the weighted sum of the samples' losses and the sum of the weights, ``(2,)``.
 
         Args:
             logits: The outputs of the model, ``(n, classes, ...)``.
-            target: The class numbers, ``(n, ...)``.
+            target: The class numbers, ``(n, ...)``, or the shares of the classes in the shape of the logits.
             weight: One weight per sample or per label.
 
         Returns:
@@ -57,39 +64,53 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
             ValueError: If the shapes of logits and target do not match.
         """
         check_tensors(logits, target, weight)
-        if logits.dim() < 2 or target.shape != logits.shape[:1] + logits.shape[2:]:
-            remedy = "for binary or multilabel logits use WeightedBCELoss"
-            if logits.dim() > 1 and logits.shape[1] > 1 and target.shape == logits.shape:
-                remedy = f"pass one-hot targets as target.argmax(1); {remedy}"
+        labels = logits.shape[:1] + logits.shape[2:]
+        shared = logits.dim() > 1 and logits.shape[1] > 1 and target.shape == logits.shape
+        if logits.dim() < 2 or not (shared or target.shape == labels):
             raise InvalidValueError(
                 f"{type(self).__name__} is for logits (n, classes) and class numbers (n,), got "
-                f"{tuple(logits.shape)} and {tuple(target.shape)}; {remedy}"
+                f"{tuple(logits.shape)} and {tuple(target.shape)}; for binary or multilabel logits use WeightedBCELoss"
             )
-        if target.is_floating_point():
+        if not shared and target.is_floating_point():
             raise InvalidValueError(f"class numbers must be integers, got {target.dtype}; use target.long()")
-        x, y = logits.to(counting_dtype(logits.dtype)), target.long()
-        if looks_at_values(x, None):
-            check_labels(torch.where(y == self.ignore_index, 0, y), x.shape[1])
+        x = logits.to(counting_dtype(logits.dtype))
+        y, counted = self._read_shares(x, target) if shared else self._read_numbers(x, target)
         losses = self.label_losses(x, y)
-        label_weight = (y != self.ignore_index).to(losses.dtype)
+        label_weight = counted.to(losses.dtype)
         if weight is not None:
-            spread = spread_weight(weight, tuple(y.shape), tuple(y.shape))
+            spread = spread_weight(weight, tuple(labels), tuple(labels))
             if looks_at_values(x, None):
                 check_weight(spread)
             label_weight = label_weight * spread
         return check_statistics(torch.stack([(label_weight * losses).sum(), label_weight.sum()]), logits)
+
+    def _read_numbers(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return class numbers, and which of them count."""
+        numbers = target.long()
+        if looks_at_values(logits, None):
+            check_labels(torch.where(numbers == self.ignore_index, 0, numbers), logits.shape[1])
+        return numbers, numbers != self.ignore_index
+
+    def _read_shares(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return shares of the classes, which all count."""
+        shares = target.to(logits.dtype)
+        if looks_at_values(logits, None):
+            check_shares(shares, None, ROUNDING)
+        return shares, torch.ones_like(shares[:, 0], dtype=torch.bool)
 
     def label_losses(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of each label; what it is for ignored labels does not matter, if it is finite.
 
         Args:
             logits: The outputs of the model, ``(n, classes, ...)``.
-            target: The class numbers, ``(n, ...)``.
+            target: The class numbers, ``(n, ...)``, or the shares of the classes.
 
         Returns:
             One loss per label, ``(n, ...)``.
         """
-        return cross_entropy(logits, target, ignore_index=self.ignore_index, reduction="none")
+        return cross_entropy(
+            logits, target, ignore_index=self.ignore_index, reduction="none", label_smoothing=self.label_smoothing
+        )
 
     def value(self, statistics: Tensor) -> Tensor:
         """Return the weighted mean."""
@@ -97,8 +118,9 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor; the ignored label if it is not torch's default."""
-        ignored = "" if self.ignore_index == -100 else f"ignore_index={self.ignore_index}"
-        return ", ".join(filter(None, (super().extra_repr(), ignored)))
+        defaults = {"ignore_index": -100, "label_smoothing": 0.0}
+        changed = [f"{name}={getattr(self, name)}" for name, usual in defaults.items() if getattr(self, name) != usual]
+        return ", ".join(filter(None, (super().extra_repr(), *changed)))
 
 
 class _ShiftedCrossEntropy(WeightedCrossEntropyLoss):
@@ -236,7 +258,16 @@ class LDAMLoss(_ShiftedCrossEntropy):
         self.register_buffer("shifts", max_margin * margins / margins.max(), persistent=False)
 
     def shifted(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return s (x - margin of the true class)."""
+        """Return s (x - margin of the true class).
+
+        Raises:
+            ValueError: If the target is shares, because each class of a label has another margin.
+        """
+        if target.dim() == logits.dim():
+            raise InvalidValueError(
+                "LDAMLoss is for class numbers (n,): a share of a class has no margin; pass one-hot targets as "
+                "target.argmax(1)"
+            )
         classes = torch.arange(logits.shape[1], device=logits.device).reshape(-1, *[1] * (logits.dim() - 2))
         is_true = target.unsqueeze(1) == classes
         return self.scale * (logits - self._along_classes(logits) * is_true)
