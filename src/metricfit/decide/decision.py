@@ -14,8 +14,8 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -556,7 +556,7 @@ class LabelDecision(Decision):
     """
 
     thresholds: Any
-    intervals: Any = None
+    intervals: Any | None = None
     calibration: Calibration | None = None
     evidence: Evidence = Evidence()
     task = "multilabel"
@@ -621,8 +621,7 @@ def restore_decision(state: Any) -> Any:
         The decision.
 
     Raises:
-        InvalidValueError: A part is missing, of another type, NaN, infinite where it cannot be, or of another shape;
-            the message names it.
+        InvalidValueError: A part is missing, of another type, NaN, or of another shape; the message names it.
 
     Example:
         >>> decision = ThresholdDecision(0.5, evidence=Evidence(value=0.8))
@@ -632,9 +631,8 @@ def restore_decision(state: Any) -> Any:
     name = state.get("kind") if isinstance(state, Mapping) else state
     if not isinstance(name, str) or name not in KINDS:
         raise InvalidValueError(f"decision.kind must be one of {', '.join(map(quote, KINDS))}, got {quote(name)}")
-    kind = KINDS[name]
     try:
-        return kind(**{part.name: _read_field(kind, part.name, state.get(part.name)) for part in fields(kind)})
+        return _read("decision", KINDS[name], state)
     except InvalidValueError as error:
         message = str(error)
         raise InvalidValueError(message if message.startswith("decision.") else f"decision: {message}") from None
@@ -673,99 +671,47 @@ def _as_json(value: Any) -> Any:
     return value
 
 
-def _read_number(name: str, value: Any, *, ends: bool = False) -> float:
-    """Return a finite number; the end of an interval may also be infinite, which is text in JSON."""
-    if ends and isinstance(value, str) and value in ("inf", "-inf"):
+#: The types that JSON holds text, lists and objects for, and what messages call them.
+_FORMS: dict[Any, tuple[type, str]] = {
+    bool: (bool, "true or false"),
+    str: (str, "text"),
+    Ends: (list, "null or a list of two numbers"),
+    RequirementValue: (list, "a value, whether it meets the bound, and the best value"),
+}
+
+
+def _read(name: str, hint: Any, value: Any) -> Any:
+    """Return what JSON holds as the type of a field, whose name messages have."""
+    inner = get_args(hint)
+    if NoneType in inner:
+        return None if value is None else _read(name, inner[0], value)
+    if hint in (float, Any):
+        return _read_numbers(name, value, in_lists=hint is Any)
+    form, words = _FORMS.get(hint, (Mapping, "an object"))
+    parts = inner if form is Mapping else inner or tuple(get_type_hints(hint).values())
+    if not isinstance(value, form) or (form is list and len(value) != len(parts)):
+        raise InvalidValueError(f"{name} must be {words}, got {quote(value)}")
+    if form is list:
+        read = tuple(_read(name, part, each) for part, each in zip(parts, value, strict=True))
+        return read if inner else hint(*read)
+    if form is not Mapping:
+        return value
+    if inner:
+        return {text: _read(f"{name}: {quote(text)}", inner[1], each) for text, each in value.items()}
+    hints = get_type_hints(hint)
+    return hint(**{at.name: _read(f"{name}.{at.name}", hints[at.name], value.get(at.name)) for at in fields(hint)})
+
+
+def _read_numbers(name: str, value: Any, *, in_lists: bool) -> Any:
+    """Return a number, which is text in JSON if it is infinite, or an array of numbers."""
+    if in_lists and isinstance(value, list):
+        parts = [_read_numbers(name, part, in_lists=True) for part in value]
+        if len({np.shape(part) for part in parts}) != 1:
+            raise InvalidValueError(f"{name} must be a list of rows with as many numbers each, got {quote(value)}")
+        return np.array(parts)
+    if isinstance(value, str) and value in ("inf", "-inf"):
         return float(value)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not abs(value) <= sys.float_info.max:
         raise InvalidValueError(f"{name} must be a finite number, got {quote(value)}")
     return float(value)
-
-
-def _read_numbers(name: str, value: Any, axes: int = 1, *, ends: bool = False) -> Any:
-    """Return an array of numbers, or one number where ``axes`` is 0."""
-    if axes == 0:
-        return _read_number(name, value, ends=ends)
-    if not isinstance(value, list) or not value:
-        raise InvalidValueError(f"{name} must be a list of numbers, got {quote(value)}")
-    parts = [_read_numbers(name, part, axes - 1, ends=ends) for part in value]
-    if len({np.shape(part) for part in parts}) != 1:
-        raise InvalidValueError(f"{name} must be a list of rows with as many numbers each, got {quote(value)}")
-    return np.array(parts)
-
-
-def _read_interval(name: str, value: Any) -> Ends:
-    if not isinstance(value, list) or len(value) != 2:
-        raise InvalidValueError(f"{name} must be null or a list of two numbers, got {quote(value)}")
-    return _read_number(name, value[0], ends=True), _read_number(name, value[1], ends=True)
-
-
-def _read_parts(name: str, value: Any, parts: Sequence[str]) -> list[Any]:
-    if not isinstance(value, Mapping):
-        raise InvalidValueError(f"{name} must have {' and '.join(parts)}, got {quote(value)}")
-    return [value.get(part) for part in parts]
-
-
-def _read_calibration(name: str, value: Any) -> Calibration:
-    temperature, bias = _read_parts(name, value, ("temperature", "bias"))
-    axes = int(isinstance(temperature, list))
-    return Calibration(_read_numbers(f"{name}.temperature", temperature, axes), _read_numbers(f"{name}.bias", bias))
-
-
-def _read_referral(name: str, value: Any) -> Referral:
-    low, high, share = _read_parts(name, value, ("low", "high", "share"))
-    first, last = _read_number(f"{name}.low", low, ends=True), _read_number(f"{name}.high", high, ends=True)
-    return Referral(first, last, _read_number(f"{name}.share", share))
-
-
-def _read_requirements(name: str, value: Any) -> dict[str, RequirementValue]:
-    results = {}
-    for text, result in value.items():
-        if not isinstance(result, list) or len(result) != 3 or not isinstance(result[1], bool):
-            raise InvalidValueError(f"{name}: {quote(text)} has no value, result and best value")
-        reached, reachable = (_read_number(name, each, ends=True) for each in (result[0], result[2]))
-        results[text] = RequirementValue(reached, result[1], reachable)
-    return results
-
-
-def _read_evidence(name: str, value: Any) -> Evidence:
-    if not isinstance(value, Mapping) or not isinstance(value.get("requirements"), Mapping):
-        raise InvalidValueError(f"{name} must describe how good the decision is, got {quote(value)}")
-    if not isinstance(value.get("out_of_fold"), bool):
-        raise InvalidValueError(f"{name}.out_of_fold must be true or false, got {quote(value.get('out_of_fold'))}")
-    if value.get("not_reachable") is not None and not isinstance(value["not_reachable"], str):
-        raise InvalidValueError(f"{name}.not_reachable must be text, got {quote(value['not_reachable'])}")
-    return Evidence(
-        _read_number(f"{name}.value", value.get("value")),
-        _read_part(f"{name}.value_interval", value.get("value_interval"), _read_interval),
-        _read_part(f"{name}.corrected_value", value.get("corrected_value"), _read_number),
-        _read_part(f"{name}.corrected_interval", value.get("corrected_interval"), _read_interval),
-        _read_requirements(f"{name}.requirements", value["requirements"]),
-        value.get("not_reachable"),
-        _read_part(f"{name}.confidence", value.get("confidence"), _read_number),
-        value["out_of_fold"],
-    )
-
-
-def _read_part(name: str, value: Any, read: Callable[[str, Any], Any]) -> Any:
-    """Return a part that may be null."""
-    return None if value is None else read(name, value)
-
-
-#: What reads each field of a decision that may be null.
-_OPTIONAL: dict[str, Callable[[str, Any], Any]] = {
-    "interval": _read_interval,
-    "referral": _read_referral,
-    "intervals": partial(_read_numbers, axes=2, ends=True),
-    "calibration": _read_calibration,
-}
-
-
-def _read_field(kind: type[Decision], name: str, value: Any) -> Any:
-    text = f"decision.{name}"
-    if name == "evidence":
-        return _read_evidence(text, value)
-    if name in _OPTIONAL:
-        return _read_part(text, value, _OPTIONAL[name])
-    return _read_numbers(text, value, kind.decided_by[name], ends=kind.task == "multilabel")
