@@ -6,7 +6,8 @@ import torch
 from scipy.stats import binomtest
 from sklearn.metrics import precision_score, recall_score
 
-from metricfit.decide import best_decision, certified_offsets
+from metricfit.decide import best_decision
+from metricfit.decide import certified as certified_module
 from metricfit.decide.certified import LEARNING
 from metricfit.decide.rules import Goal
 from metricfit.metrics import f1, parse_requirement
@@ -61,7 +62,7 @@ def test_certified_offsets_pass_exact_tests_on_rows_that_did_not_choose_them(cer
     z, y, decision = certified
     assert decision.evidence.confidence == 0.9
     drawn = np.random.default_rng((3, LEARNING)).permutation(len(y))
-    testing = drawn[round(certified_offsets.LEARNING_SHARE * len(y)) :]
+    testing = drawn[round(certified_module.LEARNING_SHARE * len(y)) :]
     decided, target = decision.decide(z[testing]).numpy(), y[testing].numpy()
     tests = [((target == 2), (decided == 2), 0.6), ((decided == 1), (target == 1), 0.5)]
     for trials, successes, bound in tests:
@@ -70,12 +71,12 @@ def test_certified_offsets_pass_exact_tests_on_rows_that_did_not_choose_them(cer
 
 
 def test_the_path_does_not_depend_on_a_calibration_of_all_rows(monkeypatch):
-    monkeypatch.setattr(certified_offsets, "MARGINS", (0.5, -1.0))
+    monkeypatch.setattr(certified_module, "MARGINS", (0.5, -1.0))
     z, y = rows(80)
     requirements = [parse_requirement("recall[2] >= 0.6")]
     z, y = z.numpy(), y.numpy()
     shifted = 0.5 * z + np.array([0.3, -1.0, 2.0])
-    paths = [certified_offsets._choose_path(each, y, Goal(f1, requirements), 300, 0.1) for each in (z, shifted)]
+    paths = [certified_module._choose_offsets(each, y, Goal(f1, requirements), 300, 0.1) for each in (z, shifted)]
     decided = [np.stack([(each + at).argmax(1) for at in path]) for each, path in zip((z, shifted), paths, strict=True)]
     assert (decided[0] == decided[1]).mean() > 0.99
 

@@ -15,7 +15,7 @@
 - ``costs``: decisions by costs of each row.
 - ``refer``: decisions that refer some rows to a person.
 - ``group_thresholds``: the best thresholds of several groups of rows.
-- ``bounds``, ``certified``, ``certified_offsets``: requirements that hold on new rows with a given probability.
+- ``bounds``, ``certified``: requirements that hold on new rows with a given probability.
 - ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
 - ``shift``: the class balance of new rows without labels, and drift.
 - ``decision_curve``: the counts and the value of the metric at every threshold.

@@ -1,4 +1,4 @@
-r"""Thresholds whose requirements hold on new rows with a given probability.
+r"""Decisions whose requirements hold on new rows with a given probability: thresholds, and offsets of several classes.
 
 The rows are taken as independent draws of one population, and their scores as those of a model that was fitted on other
 rows. Every threshold t has the p-value p(t) of the hypothesis "a requirement is violated at t": the largest of the
@@ -30,12 +30,18 @@ folds' models or by a model of all rows, and weights and stopping times were cho
 then certified at half of alpha, by analogy with cross-validated prediction intervals, which may fail at twice their
 nominal rate (Barber et al. 2021). If no threshold is certified there, the whole of alpha is used. This is a margin for
 what is measured in docs/evidence/requirements.md, not a proof.
+
+*Offsets of several classes* have no order that is known beforehand, so it is learned (learn-then-test with a split).
+The learning rows calibrate the logits and choose a path of offsets: the best ones for the metric among those where
+every requirement is expected to be met by some number of standard errors, from many down to none, and last the best
+ones without requirements. All requirements are then tested along that path on the other rows, as above.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +49,7 @@ from scipy.stats import norm
 
 from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
+from metricfit.core.decisions import count_labels
 from metricfit.decide.bounds import (
     bound_in_words,
     check_enough_rows,
@@ -56,28 +63,31 @@ from metricfit.decide.bounds import (
     rows_needed,
 )
 from metricfit.decide.calibration import fit_calibration, sigmoid
+from metricfit.decide.offsets import offset_problem, search_offsets
+from metricfit.decide.required_offsets import PenalisedProblem, search_required
 from metricfit.decide.rules import Goal, Guarantee, middle_of, value_at
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import best_of_allowed, judge_requirements
-from metricfit.metrics.feasibility import ChosenThreshold, InfeasibleError
+from metricfit.metrics.feasibility import ChosenThreshold, InfeasibleError, RequirementValue
 from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import Sweep, expected_sweep, sum_by_threshold, sweep
 
-#: The share of the rows on which the path of requirements that are not monotone is chosen.
+#: The share of the rows on which a path is chosen: of requirements that are not monotone, and of offsets.
 LEARNING_SHARE = 0.2
 #: Makes the draw of these rows differ from others with the same seed.
 LEARNING = 1_934
 
 
 class Certified(NamedTuple):
-    """The thresholds among which a decision may be chosen.
+    """The thresholds or offsets among which a decision may be chosen.
 
     Attributes:
-        allowed: One boolean per threshold. If none is certified: those with the smallest p-value.
-        feasible: Whether some threshold is certified.
-        p: The p-value of each requirement at each threshold, ``(requirements, thresholds)``.
-        tested: The counts on which the requirements were tested, ``(thresholds, 1)``.
+        allowed: One boolean per threshold or offsets. If none is certified: those with the smallest p-value.
+        feasible: Whether one is certified.
+        p: The p-value of each requirement at each of them, ``(requirements, m)``.
+        tested: The counts on which the requirements were tested, ``(m, 1)`` or ``(m, c)``.
         level: The largest p-value at which a requirement is certified.
+        offsets: The offsets of the path, ``(m, c)``, if there are several classes.
     """
 
     allowed: Booleans
@@ -85,6 +95,23 @@ class Certified(NamedTuple):
     p: Floats
     tested: Counts
     level: float
+    offsets: Floats | None = None
+
+    def marked(
+        self, results: Mapping[str, RequirementValue], requirements: Sequence[Requirement], place: int
+    ) -> dict[str, RequirementValue]:
+        """Return the results of requirements at a place, met if they are certified there."""
+        met = [self.feasible or bool(p <= self.level) for p in self.p[:, place]]
+        return {str(each): results[str(each)]._replace(met=ok) for each, ok in zip(requirements, met, strict=True)}
+
+
+def _certify(level: float, guarantee: Guarantee, certify: Callable[[float], Certified]) -> Certified:
+    """Certify at a level; scores out of fold at half of it, if something is certified there."""
+    if guarantee.out_of_fold:
+        certified = certify(level / 2)
+        if certified.feasible:
+            return certified
+    return certify(level)
 
 
 def level_of(requirements: Sequence[Requirement], confidence: float) -> tuple[float, float]:
@@ -103,13 +130,16 @@ def level_of(requirements: Sequence[Requirement], confidence: float) -> tuple[fl
     return (1 - confidence) / len(ends), 1.0
 
 
-def check_guarantee(requirements: Sequence[Requirement], y: Integers, confidence: float) -> None:
+def check_guarantee(
+    requirements: Sequence[Requirement], y: Integers, confidence: float, *, several: bool = False
+) -> None:
     """Raise an error if requirements cannot be guaranteed on rows with these labels, whatever the scores are.
 
     Args:
-        requirements: The requirements.
-        y: Class numbers 0 and 1.
+        requirements: The requirements; of several classes each is on one class or on the accuracy.
+        y: Class numbers.
         confidence: The probability with which all must hold.
+        several: Whether there are more than two classes.
 
     Raises:
         InfeasibleError: There are too few rows.
@@ -121,9 +151,10 @@ def check_guarantee(requirements: Sequence[Requirement], y: Integers, confidence
     """
     if not requirements:
         raise InvalidValueError("confidence= is about requirements: give subject_to=, or leave confidence out")
-    level, share = level_of(requirements, confidence)
-    positives = int((y == 1).sum())
+    level, share = (1 - confidence, 1 - LEARNING_SHARE) if several else level_of(requirements, confidence)
     for requirement in requirements:
+        index = requirement.metric.class_index if several else 1
+        positives = len(y) if index is None else int((y == index).sum())
         check_enough_rows(requirement, positives, len(y) - positives, level, share=share)
 
 
@@ -155,11 +186,7 @@ def certify_thresholds(logits: Floats, y: Integers, goal: Goal, times: Floats | 
     counted = np.ones(len(y)) if times is None else times
     counted = counted * draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)
     certify = _in_fixed_order if share == 1 else _along_a_chosen_path
-    if guarantee.out_of_fold:
-        certified = certify(level / 2, logits, y, counted, goal, guarantee)
-        if certified.feasible:
-            return certified
-    return certify(level, logits, y, counted, goal, guarantee)
+    return _certify(level, guarantee, lambda at: certify(at, logits, y, counted, goal, guarantee))
 
 
 def _in_fixed_order(
@@ -194,12 +221,11 @@ def _until_first_failure(passed: Booleans) -> Booleans:
     return np.logical_and.accumulate(passed)
 
 
-def _certified(on_path: Booleans, p: Floats, tested: Counts, level: float) -> Certified:
-    """Collect the result; without a certified threshold, those with the smallest p-value may be chosen."""
-    if on_path.any():
-        return Certified(on_path, True, p, tested, level)
-    largest = p.max(0)
-    return Certified(largest <= largest.min() * (1 + 1e-9), False, p, tested, level)
+def _certified(on_path: Booleans, p: Floats, tested: Counts, level: float, offsets: Floats | None = None) -> Certified:
+    """Collect the result; if nothing is certified, what has the smallest p-value may be chosen."""
+    largest, feasible = p.max(0), bool(on_path.any())
+    allowed = on_path if feasible else largest <= largest.min() * (1 + 1e-9)
+    return Certified(allowed, feasible, p, tested, level, offsets)
 
 
 def what_can_be_promised(logits: Floats, y: Integers, goal: Goal, threshold: float, shown: float) -> str:
@@ -266,12 +292,16 @@ def choose_path(logits: Floats, y: Integers, counted: Floats, learning: Booleans
 
 def _expected_certainty(requirement: Requirement, expected: Counts, level: float) -> Floats:
     """Return by how many standard errors a requirement is expected to be met; -inf where there are too few trials."""
-    rate, needed, bound = rate_of(requirement), rows_needed(requirement, level), requirement.bound
+    needed, (certainty, trials) = rows_needed(requirement, level), _certainty(requirement, expected)
+    return np.where(trials >= needed, certainty, -np.inf) if needed else np.full(len(trials), np.inf)
+
+
+def _certainty(requirement: Requirement, expected: Counts) -> tuple[Floats, Floats]:
+    """Return by how many standard errors expected counts ``(..., 1)`` meet a requirement, and the number of trials."""
+    rate, bound = rate_of(requirement), requirement.bound
     k, m = (part(expected).squeeze(-1) for part in (rate.successes, rate.trials))
-    if needed == 0:
-        return np.full(len(k), np.inf)
     margin = (k / np.maximum(m, 1e-9) - bound) * (1 if requirement.sense == ">=" else -1)
-    return np.where(m >= needed, margin * np.sqrt(m / max(bound * (1 - bound), 1e-9)), -np.inf)
+    return margin * np.sqrt(m / max(bound * (1 - bound), 1e-9)), m
 
 
 def choose_certified(
@@ -307,10 +337,8 @@ def choose_certified(
     judged_by = observed if goal.rule == "empirical" else expected_sweep(logits, weight)
     threshold = best_of_allowed(judged_by, goal.metric, certified.allowed).threshold
     at = int((observed.thresholds == threshold).argmax())
-    results = judge_requirements(goal.requirements, observed, threshold)
-    for requirement, p in zip(goal.requirements, certified.p[:, at], strict=True):
-        result = results[str(requirement)]
-        results[str(requirement)] = result._replace(met=certified.feasible or bool(p <= certified.level))
+    judged = judge_requirements(goal.requirements, observed, threshold)
+    results = certified.marked(judged, goal.requirements, at)
     value = value_at(observed, goal.metric, threshold)
     return ChosenThreshold(middle_of(logits, threshold), value, certified.feasible, results)
 
@@ -355,3 +383,144 @@ def certify_group(scores: Floats, target: Integers, goal: Goal, name: Any, *, gr
             "bounds or the confidence"
         )
     return certified.allowed
+
+
+#: By how many standard errors more than the test needs the requirements are met along the path, in its order.
+MARGINS = (4.0, 3.0, 2.0, 1.25, 0.75, 0.25, -0.25, -0.75, -1.5)
+#: Number of offsets between two that were searched for.
+BETWEEN = 10
+#: Maximum number of rounds of a search for offsets.
+ROUNDS = 4
+#: Standard errors are divided by this, so that violations in the search are of the size of rates.
+STANDARD_ERRORS = 5.0
+
+
+class CertaintyShortfall(NamedTuple):
+    """A requirement as a constraint: by how many standard errors less than wanted it is expected to be met.
+
+    Attributes:
+        requirement: The requirement.
+        wanted: The number of standard errors.
+        ratio: The number of rows that test, by that of the rows whose counts are given.
+        level: The level of the test.
+    """
+
+    requirement: Requirement
+    wanted: float
+    ratio: float
+    level: float
+
+    @property
+    def needs_matrix(self) -> bool:
+        """Rates are of counts."""
+        return False
+
+    def __call__(self, counts: Counts) -> Floats:
+        """Return the shortfall; more where there are too few rows for the test to be passed."""
+        cells = counts_of_class(self.requirement, counts).map(lambda cell: self.ratio * cell)
+        needed, (certainty, trials) = rows_needed(self.requirement, self.level), _certainty(self.requirement, cells)
+        if needed == 0:
+            return np.full_like(trials, -1.0)
+        too_few = np.maximum(1 - trials / needed, 0)
+        return np.asarray((self.wanted - certainty) / STANDARD_ERRORS + too_few)
+
+
+def counts_of_class(requirement: Requirement, counts: Counts) -> Counts:
+    """Return the counts ``(..., 1)`` that a requirement on one class, or on the accuracy of all, is about.
+
+    Example:
+        >>> from metricfit.metrics import parse_requirement
+        >>> counts = Counts(tp=[3, 4], fp=[1, 2], fn=[2, 1], tn=[4, 3])
+        >>> counts_of_class(parse_requirement("recall[1] >= 0.5"), counts).tp
+        array([4.])
+    """
+    index = requirement.metric.class_index
+    if index is not None:
+        return Counts(*(cell[..., index : index + 1] for cell in counts))
+    right = counts.tp.sum(-1, keepdims=True)
+    zero = np.zeros_like(right)
+    return Counts(right, counts.n[..., :1] - right, zero, zero)
+
+
+def certify_offsets(logits: Floats, y: Integers, goal: Goal) -> Certified:
+    """Find offsets at which all requirements hold on new rows, with the probability that was asked for.
+
+    Args:
+        logits: Held-out logits ``(n, c)``.
+        y: Class numbers.
+        goal: The metric that the path leads to, requirements on rates, each of one class or of all, and the guarantee.
+
+    Returns:
+        The offsets of the path, and which of them are certified.
+    """
+    guarantee, requirements = goal.guarantee, goal.requirements
+    assert guarantee is not None
+    learning = draw_learning_rows(guarantee.groups, len(y), LEARNING_SHARE, (guarantee.seed, LEARNING))
+    testing = ~learning & draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)
+    level, rows = 1 - guarantee.confidence, int(testing.sum())
+    offsets = _choose_offsets(logits[learning], y[learning], goal, rows, level)
+    tested = _counts_at(offsets, logits[testing], y[testing])
+    p = np.stack([p_values(each, counts_of_class(each, tested)) for each in requirements])
+
+    def certify(at: float) -> Certified:
+        return _certified(_until_first_failure(np.all(p <= at, axis=0)), p, tested, at, offsets)
+
+    return _certify(level, guarantee, certify)
+
+
+def _choose_offsets(logits: Floats, y: Integers, goal: Goal, testing: int, level: float) -> Floats:
+    """Choose the order of offsets on learning rows, ``(m, c)``.
+
+    The logits are calibrated on these rows, so that a calibration on all rows, which the logits had before, plays no
+    part in the path.
+    """
+    calibration = fit_calibration(logits, y, None)
+    z = calibration(logits)
+    problem = offset_problem(z, y, None, goal.metric, goal.average, rule="plugin")
+    free = search_offsets(problem, ROUNDS).offsets
+    nodes: list[Floats] = []
+    nearest, at = None, free
+    for margin in reversed(MARGINS):  # from the fewest on, each from the offsets of the one before
+        wanted = margin + float(norm.isf(level))
+        constraints = [CertaintyShortfall(each, wanted, testing / len(y), level) for each in goal.requirements]
+        found = search_required(PenalisedProblem(problem, problem, constraints), ROUNDS, start=at)
+        if nearest is None or found.violation == 0:
+            nearest, at = found.offsets, found.offsets
+        if found.violation > 0:
+            break
+        nodes.insert(0, found.offsets)
+    assert nearest is not None
+    nodes = [*(nodes or [nearest]), free]
+    steps = np.arange(BETWEEN) / BETWEEN
+    parts = [first + steps[:, None] * (last - first) for first, last in pairwise(nodes)]
+    path = np.concatenate([*parts, free[None]])
+    return np.asarray(calibration.temperature * (path + calibration.bias))
+
+
+def _counts_at(offsets: Floats, logits: Floats, y: Integers) -> Counts:
+    """Return the counts of every class at each of the offsets, ``(m, c)``."""
+    counts = [count_labels((logits + each).argmax(1), y, num_classes=logits.shape[1]) for each in offsets]
+    return Counts(*(np.stack(cells) for cells in zip(*counts, strict=True)), exclusive=True)
+
+
+def what_offsets_can_promise(certified: Certified, goal: Goal, place: int) -> str:
+    """Say that requirements cannot be guaranteed, and what holds at the nearest offsets.
+
+    Args:
+        certified: The offsets that were tested.
+        goal: What was asked for.
+        place: The nearest of the offsets.
+
+    Returns:
+        A sentence without its full stop.
+    """
+    assert goal.guarantee is not None
+    bounds = []
+    for requirement in goal.requirements:
+        at = counts_of_class(requirement, certified.tested).map(lambda cell: cell[place])
+        bounds.append(bound_in_words(requirement, at, certified.level))
+    return (
+        f"no offsets of the classes can be promised to give {joined(goal.requirements)} at "
+        f"{format_percent(goal.guarantee.confidence)} confidence; the exact bounds at those that come nearest: "
+        f"{', '.join(bounds)}"
+    )

@@ -17,7 +17,6 @@ from metricfit.core.types import LabelAverage, ScalarAverage
 from metricfit.decide.bounds import check_confidence, check_exact, draw_one_per_group
 from metricfit.decide.calibration import fit_calibration, fit_label_calibration
 from metricfit.decide.certified import check_guarantee, choose_certified, what_can_be_promised
-from metricfit.decide.certified_offsets import check_class_guarantee
 from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.classes import choose_class_decision, judge_class_decision
 from metricfit.decide.costs import choose_cost_decision, choose_cost_without_intervals
@@ -376,7 +375,4 @@ def _check_enough_rows(requirements: Sequence[Requirement], y: Integers, guarant
         LabelGoals(Goal(requirements[0].metric, requirements, guarantee=guarantee), y.shape[1]).check_rows(y)
         return
     counted = y[draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)]
-    if int(y.max()) > 1:
-        check_class_guarantee(requirements, counted, guarantee.confidence)
-    else:
-        check_guarantee(requirements, counted, guarantee.confidence)
+    check_guarantee(requirements, counted, guarantee.confidence, several=int(y.max()) > 1)

@@ -8,7 +8,7 @@ computed at the decisions of the best offsets and then at its own decisions, and
 make up for the rest.
 
 ``decide.choose`` calls this module for several classes. Searches for offsets are in ``offsets``, ``required_offsets``
-and ``certified_offsets``.
+and ``certified``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from metricfit.core.arrays import Floats, Integers
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.numerics import ROUNDING
 from metricfit.decide.calibration import softmax
-from metricfit.decide.certified_offsets import certify_offsets, what_offsets_can_promise
+from metricfit.decide.certified import certify_offsets, what_offsets_can_promise
 from metricfit.decide.decision import CostDecision, OffsetDecision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.offsets import (
@@ -172,15 +172,14 @@ def _problem(rows: HeldOut, goal: Goal, weight: Floats | None, rule: Rule) -> Of
 def _choose_certified(rows: HeldOut, goal: Goal, problem: OffsetProblem, observed: OffsetProblem) -> OffsetDecision:
     """Choose the best of the certified offsets, or if there are none, of those that come nearest."""
     certified = certify_offsets(rows.logits, rows.y, goal)
+    assert certified.offsets is not None
     places = np.flatnonzero(certified.allowed)
     values = [problem.sign * problem.value(problem.decide(certified.offsets[place])) for place in places]
     place = int(places[int(np.argmax(values))])
     offsets = certified.offsets[place]
     excesses = [RequirementExcess(requirement) for requirement in goal.requirements]
-    results = _judge_requirements(PenalisedProblem(observed, observed, excesses), goal.requirements, offsets)
-    for requirement, p in zip(goal.requirements, certified.p[:, place], strict=True):
-        met = certified.feasible or bool(p <= certified.level)
-        results[str(requirement)] = results[str(requirement)]._replace(met=met)
+    judged = _judge_requirements(PenalisedProblem(observed, observed, excesses), goal.requirements, offsets)
+    results = certified.marked(judged, goal.requirements, place)
     not_reachable = None if certified.feasible else what_offsets_can_promise(certified, goal, place)
     value = observed.value(observed.decide(offsets))
     return OffsetDecision(offsets, evidence=goal.evidence(value, results, not_reachable))

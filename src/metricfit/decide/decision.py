@@ -672,7 +672,7 @@ def _as_json(value: Any) -> Any:
 
 
 #: The types that JSON holds text, lists and objects for, and what messages call them.
-_FORMS: dict[Any, tuple[type, str]] = {
+_FORMS: dict[Any, Any] = {
     bool: (bool, "true or false"),
     str: (str, "text"),
     Ends: (list, "null or a list of two numbers"),
