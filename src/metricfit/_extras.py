@@ -44,15 +44,17 @@ def load_later(package: str, homes: Mapping[str, str], extras: Mapping[str, str]
 
     Args:
         package: The package.
-        homes: For each name, the module that has it; the package itself for its own modules.
+        homes: For each module, the names that it has, separated by blanks; the package has its own modules.
         extras: Other packages that these modules need, and the argument of pip that installs each.
 
     Returns:
         The function, which keeps what it loads.
     """
 
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
     def load(name: str) -> Any:
-        home = homes.get(name)
+        home = home_of.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with ExitStack() as explained:

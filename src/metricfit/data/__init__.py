@@ -10,11 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["folds", "read_table", "split"]
 
-_HOMES = {
-    "folds": "metricfit.data.splits",
-    "read_table": "metricfit.data.reading",
-    "split": "metricfit.data.splits",
-}
+_HOMES = {"metricfit.data.reading": "read_table", "metricfit.data.splits": "folds split"}
 
 if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
     __getattr__ = load_later(__name__, _HOMES, dict.fromkeys(("pandas", "pyarrow", "sklearn"), "metricfit[tabular]"))

@@ -65,20 +65,16 @@ __all__ = [
     "per_row",
 ]
 
-
 #: The modules of these names, which are loaded when first used.
-_MODULES = {
-    "best": ("best_decision", "best_referral", "estimate_prevalence"),
-    "calibration": ("Calibration",),
-    "decision": (
-        *("CostDecision", "Decision", "Evidence", "LabelDecision", "OffsetDecision", "Referral", "RowCostDecision"),
-        "ThresholdDecision",
-    ),
-    "decision_module": ("DecisionModule",),
-    "group_thresholds": ("GroupThresholds", "best_group_thresholds"),
-    "units": ("per_image", "per_row"),
+_HOMES = {
+    "metricfit.decide.best": "best_decision best_referral estimate_prevalence",
+    "metricfit.decide.calibration": "Calibration",
+    "metricfit.decide.decision": "CostDecision Decision Evidence LabelDecision OffsetDecision Referral RowCostDecision "
+    "ThresholdDecision",
+    "metricfit.decide.decision_module": "DecisionModule",
+    "metricfit.decide.group_thresholds": "GroupThresholds best_group_thresholds",
+    "metricfit.decide.units": "per_image per_row",
 }
-_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
 if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
     __getattr__ = load_later(__name__, _HOMES, {"scipy": "metricfit[tabular]", "torch": "metricfit[torch]"})

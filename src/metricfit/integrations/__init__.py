@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 __all__ = ["as_torchmetrics"]
 
 if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
-    __getattr__ = load_later(__name__, {"as_torchmetrics": "metricfit.integrations.torchmetrics"}, {})
+    __getattr__ = load_later(__name__, {"metricfit.integrations.torchmetrics": "as_torchmetrics"}, {})

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from metricfit.metrics.accumulator import Accumulator, BinnedScores
 
 #: What has buffers, which need torch.
-_LATER = dict.fromkeys(("Accumulator", "BinnedScores"), "metricfit.metrics.accumulator")
+_LATER = {"metricfit.metrics.accumulator": "Accumulator BinnedScores"}
 
 __all__ = [
     "Accumulator",

@@ -29,18 +29,12 @@ __all__ = [
 
 #: Loaded when first used: to measure a model takes none of the packages that draw.
 _LATER = {
-    "ComparisonRow": "metricfit.tabular.compare.verdict",
-    "FirstScreen": "metricfit.report.first_screen",
-    "Report": "metricfit.report.page",
-    "ScoredMethod": "metricfit.report.explorer",
-    "Section": "metricfit.report.page",
-    "comparison": "metricfit.report.tables",
-    "learning_curves": "metricfit.report.training_curves",
-    "models": "metricfit.report.tables",
-    "multiclass": "metricfit.report.tables",
-    "render": "metricfit.report.page",
-    "scores": "metricfit.report.explorer",
-    "write": "metricfit.report.page",
+    "metricfit.report.explorer": "ScoredMethod scores",
+    "metricfit.report.first_screen": "FirstScreen",
+    "metricfit.report.page": "Report Section render write",
+    "metricfit.report.tables": "comparison models multiclass",
+    "metricfit.report.training_curves": "learning_curves",
+    "metricfit.tabular.compare.verdict": "ComparisonRow",
 }
 
 if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others

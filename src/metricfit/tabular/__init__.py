@@ -29,19 +29,17 @@ __all__ = [
 ]
 
 #: Loaded when first used: rows of a comparison need none of the packages that training needs.
-_MODULES = {
-    "Comparison": "compare.comparison",
-    "ComparisonRow": "compare.verdict",
-    "Examination": "doctor.examination",
-    "Finding": "doctor.finding",
-    "Importance": "insight.importance",
-    "MetricClassifier": "classifier",
-    "Network": "families.network",
-    "TunedDecisionClassifier": "tuned",
-    "WorstRows": "insight.worst_rows",
-    "examine_table": "doctor.examination",
+_HOMES = {
+    "metricfit.tabular.classifier": "MetricClassifier",
+    "metricfit.tabular.compare.comparison": "Comparison",
+    "metricfit.tabular.compare.verdict": "ComparisonRow",
+    "metricfit.tabular.doctor.examination": "Examination examine_table",
+    "metricfit.tabular.doctor.finding": "Finding",
+    "metricfit.tabular.families.network": "Network",
+    "metricfit.tabular.insight.importance": "Importance",
+    "metricfit.tabular.insight.worst_rows": "WorstRows",
+    "metricfit.tabular.tuned": "TunedDecisionClassifier",
 }
-_HOMES = {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
 _PACKAGES = ("scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors", "lightgbm", "skops")
 
 if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others

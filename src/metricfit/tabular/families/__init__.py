@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
 
 #: Loaded when first used: TunedDecisionClassifier needs none of the families.
-_HOMES = dict.fromkeys(("DEFAULT", "NAMES", "make_families"), "metricfit.tabular.families.choice")
+_HOMES = {
+    "metricfit.tabular.families.choice": "DEFAULT NAMES make_families",
+    "metricfit.tabular.families.network": "Network",
+}
 
 if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others
-    __getattr__ = load_later(__name__, _HOMES | {"Network": "metricfit.tabular.families.network"}, {})
+    __getattr__ = load_later(__name__, _HOMES, {})
