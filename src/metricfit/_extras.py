@@ -50,7 +50,6 @@ def load_later(package: str, homes: Mapping[str, str], extras: Mapping[str, str]
     Returns:
         The function, which keeps what it loads.
     """
-
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def load(name: str) -> Any:

@@ -9,8 +9,7 @@ from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score, precisi
 
 from metricfit import metrics, parse_requirement
 from metricfit.decide.calibration import softmax
-from metricfit.decide.offsets import offset_problem
-from metricfit.decide.required_offsets import PenalisedProblem, RequirementExcess, search_required
+from metricfit.decide.offsets import PenalisedProblem, RequirementExcess, offset_problem, search_required
 
 
 def rows(seed=0, n=90):

@@ -26,7 +26,7 @@ import warnings
 import numpy as np
 
 from metricfit import Counts, best_threshold, curves, get_metric, metrics, parse_requirement, score, stats
-from metricfit.stats.multinomial import resampled_counts
+from metricfit.stats.resampling import resampled_counts
 
 rng = np.random.default_rng(0)
 y = (rng.random(300) < 0.3).astype(int)

@@ -10,8 +10,7 @@ from sklearn.metrics import f1_score
 
 from metricfit import curves, metrics
 from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc
-from metricfit.stats.multinomial import resampled_counts
-from metricfit.stats.resampling import AtBest, AtThreshold, OfResample, Resampler, Table, UnderCurve
+from metricfit.stats.resampling import AtBest, AtThreshold, OfResample, Resampler, Table, UnderCurve, resampled_counts
 
 
 def problem(seed, *, n=24, levels=9, weighted=False, grouped=False):

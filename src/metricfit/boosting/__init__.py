@@ -7,7 +7,6 @@
 The libraries are imported by those who train with them: ``pip install metricfit[boosting]`` has all three.
 """
 
-from metricfit.boosting.functions import eval_metric, objective
-from metricfit.boosting.library_rows import prior_logits
+from metricfit.boosting.functions import eval_metric, objective, prior_logits
 
 __all__ = ["eval_metric", "objective", "prior_logits"]

@@ -9,8 +9,8 @@
 - ``calibration``: logits to calibrated logits, a temperature and a bias fitted on held-out rows.
 - ``rules``: what decisions are chosen for (``Goal``), and the threshold of two classes: by expected counts (plug-in) or
   by labels (empirical), under requirements.
-- ``offsets``: the best offsets of several classes, added to the logits before the argmax; ``required_offsets`` finds
-  them under requirements, and ``classes`` makes decisions of them.
+- ``offsets``: the best offsets of several classes, added to the logits before the argmax, also under requirements;
+  ``classes`` makes decisions of them.
 - ``labels``: decisions about several labels.
 - ``costs``: decisions by costs of each row.
 - ``refer``: decisions that refer some rows to a person.

@@ -63,8 +63,7 @@ from metricfit.decide.bounds import (
     rows_needed,
 )
 from metricfit.decide.calibration import fit_calibration, sigmoid
-from metricfit.decide.offsets import offset_problem, search_offsets
-from metricfit.decide.required_offsets import PenalisedProblem, search_required
+from metricfit.decide.offsets import PenalisedProblem, offset_problem, search_offsets, search_required
 from metricfit.decide.rules import Goal, Guarantee, middle_of, value_at
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import best_of_allowed, judge_requirements

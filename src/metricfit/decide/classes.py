@@ -7,8 +7,7 @@ decisions: if grades 1 and 3 are equally probable, the decision of the best quad
 computed at the decisions of the best offsets and then at its own decisions, and offsets on minus the expected costs
 make up for the rest.
 
-``decide.choose`` calls this module for several classes. Searches for offsets are in ``offsets``, ``required_offsets``
-and ``certified``.
+``decide.choose`` calls this module for several classes. Searches for offsets are in ``offsets`` and ``certified``.
 """
 
 from __future__ import annotations
@@ -30,12 +29,15 @@ from metricfit.decide.offsets import (
     Found,
     OffsetLine,
     OffsetProblem,
+    PenalisedProblem,
+    Penalty,
+    RequirementExcess,
     improve_offsets,
     offset_problem,
     search_offsets,
+    search_required,
 )
 from metricfit.decide.optimism import FEWEST, corrected_value
-from metricfit.decide.required_offsets import PenalisedProblem, Penalty, RequirementExcess, search_required
 from metricfit.decide.rules import Goal, Rule
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import Metric

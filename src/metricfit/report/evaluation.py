@@ -29,7 +29,7 @@ from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.report import formatting
 from metricfit.report.first_screen import decisions_without_model
 from metricfit.stats.delong import delong_interval
-from metricfit.stats.multinomial import percentile_interval, resampled_counts
+from metricfit.stats.resampling import percentile_interval, resampled_counts
 from metricfit.tabular.facts import ModelFacts, model_facts
 from metricfit.tabular.insight.judged_rows import held_out_costs, held_out_decisions, held_out_rows, held_out_scores
 from metricfit.tabular.insight.value_intervals import class_intervals, weighted_counts

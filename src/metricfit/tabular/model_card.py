@@ -14,7 +14,7 @@ import numpy as np
 from metricfit._version import __version__
 from metricfit.errors import shorten
 from metricfit.metrics import accuracy, averaged, f1, precision, recall, specificity
-from metricfit.stats.multinomial import percentile_interval
+from metricfit.stats.resampling import percentile_interval
 from metricfit.tabular.facts import ModelFacts, model_facts
 from metricfit.tabular.insight.judged_rows import held_out_decisions, held_out_rows
 from metricfit.tabular.insight.value_intervals import drawn_counts, weighted_counts

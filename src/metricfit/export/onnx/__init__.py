@@ -19,9 +19,8 @@ from metricfit._extras import explain_missing
 from metricfit._files import write_file
 from metricfit._version import __version__
 from metricfit.errors import ExportError, InvalidTypeError
-from metricfit.export.onnx.columns import MEANINGS, Input, as_frame, encode, has_unknown_text, inputs_of
+from metricfit.export.onnx.columns import MEANINGS, Input, as_frame, encode, has_unknown_text, inputs_of, made_up_rows
 from metricfit.export.onnx.graph import Graph
-from metricfit.export.onnx.made_up import made_up_rows
 from metricfit.export.onnx.models import (
     LABEL,
     PROBABILITY,

@@ -24,7 +24,7 @@ from metricfit.decide.held_out import HeldOut, collect_held_out
 from metricfit.decide.rules import Guarantee
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.average import averaged
-from metricfit.stats.multinomial import percentile_interval, resampled_counts
+from metricfit.stats.resampling import percentile_interval, resampled_counts
 from metricfit.tabular.compare.methods import DEFAULT, Method, baseline_shares, expected_counts
 from metricfit.tabular.compare.own_models import TUNED, OutsidePredictions, OwnModel
 from metricfit.tabular.compare.trainings import Compared, TrainedLogits, Training, TrainingTask, trainings_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.boosting.library_rows import prior_logits
+from metricfit.boosting.functions import prior_logits
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import ModelFileError
 from metricfit.metrics.metric import Metric

@@ -13,7 +13,7 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.boosting.library_rows import prior_logits
+from metricfit.boosting.functions import prior_logits
 from metricfit.tabular.families.boosting import Boosting
 from metricfit.tabular.families.family import Candidates, Deadline, Family, Floats, Integers, Splits, TrainingRows
 from metricfit.tabular.large_rows import PART_ROWS, CompactFeatures, stratified_sample

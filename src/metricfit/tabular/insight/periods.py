@@ -14,7 +14,7 @@ from metricfit.core.types import ScalarAverage
 from metricfit.decide.costs import RowCosts, interval_of_costs
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric, get_metric
-from metricfit.stats.multinomial import percentile_interval
+from metricfit.stats.resampling import percentile_interval
 from metricfit.tabular.insight.judged_rows import held_out_costs, held_out_decisions, held_out_rows
 from metricfit.tabular.insight.value_intervals import drawn_counts, weighted_values
 from metricfit.tabular.row_folds import is_forward

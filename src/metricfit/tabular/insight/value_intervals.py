@@ -20,7 +20,7 @@ from metricfit.decide.costs import RowCosts
 from metricfit.decide.decision import REFERRED
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric
-from metricfit.stats.multinomial import resampled_counts
+from metricfit.stats.resampling import resampled_counts
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
