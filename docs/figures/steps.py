@@ -1,4 +1,4 @@
-"""Draw the steps, and what a logit feels of them: docs/img/steps.svg and docs/img/steps-thresholds.svg."""
+"""Draw the steps, and what a logit feels of them: docs/img/steps.svg and docs/img/steps-*.svg."""
 
 from __future__ import annotations
 
@@ -49,6 +49,28 @@ def draw_thresholds() -> None:
     save(figure, "steps-thresholds")
 
 
+def draw_grid() -> None:
+    """Draw Figures 2 to 4 of the supplement of Tsoi et al. 2022: all slopes and shares at nine thresholds."""
+    p = torch.linspace(0, 1, 201, dtype=torch.float64)
+    thresholds = [number / 10 for number in range(1, 10)]
+    colours = plt.colormaps["viridis"](torch.linspace(0, 0.95, len(thresholds)))
+    figure, axes = plt.subplots(3, 4, figsize=(11, 8))
+    for column, k in enumerate((1, 10, 20, 50)):
+        for t, colour in zip(thresholds, colours, strict=True):
+            axes[0, column].plot(p, Sigmoid(k)(p, t), color=colour, linewidth=1.1, label=f"t = {t}")
+            axes[1, column].plot(p, Sigmoid(k).slope(p, t), color=colour, linewidth=1.1)
+        axes[0, column].set(title=f"Sigmoid, k = {k}", ylim=(-0.05, 1.05))
+        axes[1, column].set(title=f"Its slope, k = {k}")
+    for column, (limit, delta) in enumerate((("0", 1e-6), ("0.5", 0.5 - 1e-6), ("0.1", 0.1), ("0.2", 0.2))):
+        for t, colour in zip(thresholds, colours, strict=True):
+            axes[2, column].plot(p, Linear(delta)(p, t), color=colour, linewidth=1.1)
+        axes[2, column].set(title=f"Linear, delta = {limit}" + (" (limit)" if delta in (1e-6, 0.5 - 1e-6) else ""))
+        axes[2, column].set_xlabel("probability p")
+    axes[0, 0].legend(fontsize=5, ncols=3, loc="lower center")
+    save(figure, "steps-grid")
+
+
 if __name__ == "__main__":
     draw_steps()
     draw_thresholds()
+    draw_grid()

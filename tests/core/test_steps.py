@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -150,3 +151,16 @@ def test_composed_steps_refuse_other_objects(build):
 def test_a_user_defined_step_must_define_forward():
     with pytest.raises(TypeError, match="must define forward"):
         Step()(GRID)
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize("limit", [0.0, 0.5])
+def test_linear_is_near_the_limits_that_it_does_not_take(threshold, limit):
+    """Figure 4 of the supplement of Tsoi et al. 2022: flat outer pieces, or a flat middle piece."""
+    p = torch.linspace(0, 1, 501, dtype=torch.float64)
+    half = min(threshold, 1 - threshold) / 2
+    corners = [0, threshold - half, threshold, threshold + half, 1]
+    exact = np.interp(p, corners, [0, limit, 0.5, 1 - limit, 1])
+    np.testing.assert_allclose(steps.Linear(abs(limit - 1e-6))(p, threshold), exact, rtol=0, atol=1.001e-6)
+    with pytest.raises(ValueError, match="Linear needs a delta"):
+        steps.Linear(limit)

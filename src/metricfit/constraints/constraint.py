@@ -23,7 +23,7 @@ def augmented_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Te
     .. math:: \frac{\max(0, \lambda + \mu g)^2 - \lambda^2}{2 \mu}
 
     Its derivative with respect to g is max(0, lambda + mu g), the next multiplier. A constraint that holds by more than
-    lambda / mu therefore has no gradient.
+    lambda / mu therefore has no gradient. At mu = 0 it is lambda g.
 
     Args:
         violation: The violation g.
@@ -37,7 +37,8 @@ def augmented_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Te
         >>> augmented_term(torch.tensor([0.5, -2.0]), torch.tensor([1.0, 1.0]), torch.tensor(2.0))
         tensor([ 0.7500, -0.2500])
     """
-    return (next_multiplier(violation, multiplier, penalty) ** 2 - multiplier**2) / (2 * penalty)
+    is_active = multiplier + penalty * violation > 0
+    return torch.where(is_active, equality_term(violation, multiplier, penalty), -ratio(multiplier**2, 2 * penalty))
 
 
 def next_multiplier(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:

@@ -30,6 +30,8 @@ from metricfit.losses.calling import (
 from metricfit.metrics.metric import Metric, MetricFactory
 from metricfit.metrics.requirements import Requirement
 
+#: Which terms of the constraints are in the loss.
+Terms = Literal["both", "penalty", "multipliers"]
 #: The rows whose violations move the multipliers.
 UpdateOn = Literal["train", "held_out"]
 #: Called as ``make(multipliers)``, such as ``functools.partial(torch.optim.Adam, lr=0.05)``.
@@ -58,6 +60,9 @@ class AugmentedLagrangian(LateBuffers):
             requirements on the validation set, or the monitored value if there are no requirements.
         mu_max: Maximum of mu.
         lambda_max: Maximum absolute value of the multipliers; by default there is none.
+        terms: "both"; "penalty" for the quadratic penalty alone, with multipliers of 0; or "multipliers" for
+            :math:`\lambda_i g_i` alone (Sangalli et al. 2021, Eq. 2 and 3). They are for comparison: a penalty alone
+            leaves a violation, and multipliers alone need a convex problem.
         update_on: The rows that move the multipliers. "train": the batches of training. "held_out": the rows that
             ``observe_held_out`` gets, because a network can meet a requirement on the rows that it is trained on and
             miss it on others (Cotter et al. 2019, "Training well-generalizing classifiers for fairness metrics and
@@ -69,7 +74,7 @@ class AugmentedLagrangian(LateBuffers):
         TypeError: If the objective is not a module or contains an AugmentedLagrangian, if a constraint is none of
             the above, if a constraint such as RankingConstraint cannot have held-out rows or an optimiser, or if a
             number is of another type.
-        ValueError: If there is no constraint, or mu, rho, mu_max, lambda_max or update_on is out of range.
+        ValueError: If there is no constraint, or mu, rho, mu_max, lambda_max, terms or update_on is out of range.
 
     Example:
         >>> loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), ["recall >= 0.9"], mu=1.0)
@@ -94,6 +99,7 @@ class AugmentedLagrangian(LateBuffers):
         rho: float = 3.0,
         mu_max: float = 1e4,
         lambda_max: float | None = None,
+        terms: Terms = "both",
         update_on: UpdateOn = "train",
         multiplier_optimizer: MakeMultiplierOptimizer | None = None,
     ) -> None:
@@ -116,14 +122,19 @@ class AugmentedLagrangian(LateBuffers):
             raise InvalidValueError(f"rho multiplies mu: it must be at least 1 and finite, got {rho}")
         if lambda_max is not None and not 0.0 < lambda_max < math.inf:
             raise InvalidValueError(f"lambda_max bounds the multipliers: above 0 and finite, or None; got {lambda_max}")
-        if update_on not in get_args(UpdateOn):
-            raise InvalidValueError(f"update_on must be 'train' or 'held_out', got {quote(update_on)}")
+        for name, choice, choices in (("update_on", update_on, UpdateOn), ("terms", terms, Terms)):
+            if choice not in get_args(choices):
+                allowed = " or ".join(map(repr, get_args(choices)))
+                raise InvalidValueError(f"{name} must be {allowed}, got {quote(choice)}")
         self.objective = objective
         single = isinstance(constraints, (str, nn.Module)) or not isinstance(constraints, Iterable)
         self.constraints = nn.ModuleList(map(_as_constraint, [constraints] if single else constraints))  # type: ignore[arg-type]
         if not self.constraints:
             raise InvalidValueError("no constraint given; without one, use the objective alone")
-        self.rho, self.mu_max, self.lambda_max, self.update_on = float(rho), float(mu_max), lambda_max, update_on
+        if terms == "multipliers" and any(getattr(part, "per", None) == "pair" for part in self.constraints):
+            raise InvalidValueError("per='pair' has no multipliers, so terms='multipliers' would leave nothing of it")
+        self.rho, self.mu_max, self.update_on, self.terms = float(rho), float(mu_max), update_on, terms
+        self.lambda_max = 0.0 if terms == "penalty" else lambda_max
         self.multiplier_optimizer = None if multiplier_optimizer is None else MultiplierOptimizer(multiplier_optimizer)
         if update_on == "held_out" or multiplier_optimizer is not None:
             _check_measured(self.constraints, update_on)
@@ -188,7 +199,8 @@ class AugmentedLagrangian(LateBuffers):
             )
         total = self.unconstrained(logits, target, weight, index=index, group=group)
         rows = Rows(logits, target, weight, index, group)
-        return sum((constraint.term(rows, self.mu) for constraint in self.constraints), total)  # type: ignore[operator]
+        mu = self.mu if self.terms != "multipliers" else torch.zeros_like(self.mu)
+        return sum((constraint.term(rows, mu) for constraint in self.constraints), total)  # type: ignore[operator]
 
     def unconstrained(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, **optional: Tensor | None
@@ -301,8 +313,9 @@ class AugmentedLagrangian(LateBuffers):
     def extra_repr(self) -> str:
         """Return the settings of the penalty."""
         bound = "" if self.lambda_max is None else f", lambda_max={self.lambda_max:g}"
-        rows = "" if self.update_on == "train" else f", update_on={self.update_on!r}"
-        return f"mu={self.mu.item():g}, rho={self.rho:g}, mu_max={self.mu_max:g}{bound}{rows}"
+        others = (("terms", self.terms, "both"), ("update_on", self.update_on, "train"))
+        chosen = "".join(f", {name}={value!r}" for name, value, usual in others if value != usual)
+        return f"mu={self.mu.item():g}, rho={self.rho:g}, mu_max={self.mu_max:g}{bound}{chosen}"
 
 
 class MultiplierOptimizer(nn.Module):

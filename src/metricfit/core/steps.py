@@ -102,7 +102,7 @@ class Linear(ClosedFormStep):
 
     Args:
         delta: The share of each outer piece, from 1e-6 to below 0.5. The gradient of a confidently wrong sample is
-            proportional to it.
+            proportional to it. At the limits 0 and 0.5, which are not taken, the outer or the middle piece is flat.
 
     Raises:
         InvalidValueError: ``delta`` is out of range.
