@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from metricfit_papers.consistency import METRICS, distances
 from metricfit_papers.pages import repository
 from metricfit_papers.pages.claims import read_claims
+from metricfit_papers.pages.consistency import METRICS, distances, draw
 
 DRAWS = 40
 
@@ -30,3 +30,8 @@ def test_the_distances_of_the_claims_are_those_of_the_draws(claim):
     for name, *values in said:
         roots = np.sqrt((distances(name, 2500, DRAWS) ** 2).mean(0))
         assert [f"{root:.3f}" for root in roots] == values
+
+
+def test_the_picture_is_drawn(tmp_path):
+    draw(tmp_path / "consistency.svg", sizes=(10, 20), draws=2)
+    assert (tmp_path / "consistency.svg").read_text(encoding="utf-8").count('<g id="axes_') == 4

@@ -3,15 +3,23 @@
 Tsoi et al. 2022, Section 4.2 and supplement 1.2, for F1, accuracy and AUROC; Tsoi et al. 2024, Section 5.2, for macro
 F-beta. A hard decision is a Bernoulli (or categorical) draw, a soft one a Beta (or Dirichlet) draw with the same mean.
 The probabilities are those from which the library's step makes these soft decisions.
+
+    python -m metricfit_papers.pages.consistency   # draws papers/pages/img/consistency.svg
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
 
 import numpy as np
 import torch
+from matplotlib import pyplot
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 from torch import Tensor
@@ -19,6 +27,7 @@ from torch import Tensor
 from metricfit import Counts, metrics
 from metricfit.losses import SoftAUROCLoss
 from metricfit.steps import Identity, Linear, Step
+from metricfit_papers.pages import repository
 
 Numbers = NDArray[np.float64]
 #: Share of positives, and the probabilities that a positive and a negative are decided positive.
@@ -145,3 +154,26 @@ def distances(name: str, n: int, draws: int = 50) -> Numbers:
     rng = np.random.default_rng([n, draws])
     pair = METRICS[name]
     return np.array([pair.draw(rng, n) for _ in range(draws)]) - pair.limit
+
+
+def draw(path: Path, sizes: tuple[int, ...] = (30, 100, 300, 1000, 3000, 10_000), draws: int = 30) -> None:
+    """Draw the root mean square distance of both values from the limit, by the number of samples."""
+    with matplotlib.rc_context({"svg.hashsalt": "consistency"}):
+        figure, axes = pyplot.subplots(1, len(METRICS), figsize=(11, 3), sharey=True)
+        for axis, name in zip(axes, METRICS, strict=True):
+            roots = np.array([np.sqrt((distances(name, n, draws) ** 2).mean(0)) for n in sizes])
+            for values, label in zip(roots.T, ("soft sets", "hard decisions"), strict=True):
+                axis.loglog(sizes, values, "o-", label=label)
+            line = roots[0, 1] * np.sqrt(sizes[0] / np.array(sizes))
+            axis.loglog(sizes, line, ":", color="grey", label="1 / root of n")
+            axis.set(title=name, xlabel="number of samples n")
+            axis.grid(linewidth=0.3)
+        axes[0].set_ylabel("distance from the limit\n(root mean square)")
+        axes[0].legend(fontsize=8, frameon=False)
+        figure.tight_layout()
+        figure.savefig(path, metadata={"Date": None})
+        pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    draw(repository.IMAGES / "consistency.svg")
