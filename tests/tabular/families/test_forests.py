@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from metricfit.errors import ModelFileError
 from metricfit.tabular.families.family import Deadline, Expected, Features, OutOfTime, TrainingRows, restore_model
@@ -14,14 +14,31 @@ def logits_of(votes):
     return np.log(shares[:, 1:] / shares[:, :1]) if votes.shape[1] == 2 else np.log(shares)
 
 
+def shares_of_scikit_learn(rows, held_out, trees, seed):
+    """Shares by scikit-learn's forest; of two classes, by its forest on the variance, whose trees predict one share."""
+    kind = ExtraTreesRegressor if rows.classes == 2 else ExtraTreesClassifier
+    forest = kind(trees, max_features=0.5, random_state=seed).fit(rows.x, rows.y, sample_weight=rows.weight)
+    if rows.classes > 2:
+        return forest.predict_proba(held_out.x)
+    share = forest.predict(held_out.x)
+    return np.stack([1 - share, share], axis=1)
+
+
+def test_trees_on_the_variance_decide_like_trees_on_the_gini_impurity(rows, held_out):
+    forest = ExtraTreesClassifier(400, max_features=0.5, random_state=0).fit(rows.x, rows.y)
+    expected = forest.predict_proba(held_out.x)[:, 1]
+    shares = shares_of_scikit_learn(rows, held_out, 400, 0)[:, 1]
+    assert np.abs(shares - expected).max() < 0.15
+    assert np.corrcoef(shares, expected)[0, 1] > 0.98
+
+
 def fit(rows, trees=20, seed=3):
     return ExtraTrees(trees).fit(rows, rows, seed=seed, deadline=Deadline())
 
 
 @pytest.mark.parametrize("trees", [5, 20, 23])
 def test_the_votes_are_those_of_scikit_learn(rows, held_out, trees):
-    forest = ExtraTreesClassifier(trees, max_features=0.5, random_state=3).fit(rows.x, rows.y)
-    expected = logits_of(forest.predict_proba(held_out.x) * trees + 0.5)
+    expected = logits_of(shares_of_scikit_learn(rows, held_out, trees, 3) * trees + 0.5)
     np.testing.assert_allclose(fit(rows, trees).logits(held_out.features), expected, rtol=1e-9, atol=1e-9)
 
 
@@ -29,8 +46,7 @@ def test_the_trees_of_all_folds_vote_together(rows, held_out, classes):
     folds = [fit(rows, seed=seed) for seed in range(3)]
     votes = np.zeros((len(held_out), classes))
     for seed in range(3):
-        forest = ExtraTreesClassifier(20, max_features=0.5, random_state=seed).fit(rows.x, rows.y)
-        votes += forest.predict_proba(held_out.x) * 20 / 3
+        votes += shares_of_scikit_learn(rows, held_out, 20, seed) * 20 / 3
     combined = ExtraTrees().combine(folds)
     np.testing.assert_allclose(combined.logits(held_out.features), logits_of(votes + 0.5), rtol=1e-9, atol=1e-9)
 
@@ -44,8 +60,7 @@ def test_a_class_without_rows_gets_half_a_vote(rows, held_out):
 
 def test_the_trees_are_grown_with_the_weights(make_rows, held_out, classes):
     rows = make_rows(classes, weighted=True)
-    forest = ExtraTreesClassifier(20, max_features=0.5, random_state=3)
-    votes = forest.fit(rows.x, rows.y, sample_weight=rows.weight).predict_proba(held_out.x) * 20
+    votes = shares_of_scikit_learn(rows, held_out, 20, 3) * 20
     logits = fit(rows).logits(held_out.features)
     np.testing.assert_allclose(logits, logits_of(votes + 0.5), rtol=1e-9, atol=1e-9)
     assert not np.allclose(logits, fit(make_rows(classes)).logits(held_out.features), atol=0.1)

@@ -10,7 +10,7 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context
-from sklearn.tree import ExtraTreeClassifier
+from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
 from metricfit.errors import ModelFileError
@@ -129,12 +129,22 @@ class Forests(FittedModel):
         for end, size in zip(np.cumsum(sizes), sizes, strict=True):
             part = nodes[end - size : end].copy()
             _check_tree(part)
-            tree = Tree(expected.columns, np.array([expected.classes], dtype=np.intp), 1)
-            part_values = values[end - size : end].copy()
-            tree.__setstate__({"max_depth": 0, "node_count": len(part), "nodes": part, "values": part_values})
-            trees.append(tree)
+            trees.append(_tree_of(part, values[end - size : end].copy(), expected.columns))
         every = np.arange(expected.classes)
         return cls(tuple(trees), (every,) * len(trees), expected.classes, state.whole_number("folds", 1, MOST_FOLDS))
+
+
+def _tree_of(nodes: NDArray[Any], values: Floats, columns: int) -> Tree:
+    """Return the tree that has these nodes and, for each of them, the shares of the classes ``(nodes, 1, classes)``."""
+    tree = Tree(columns, np.array([values.shape[2]], dtype=np.intp), 1)
+    tree.__setstate__({"max_depth": 0, "node_count": len(nodes), "nodes": nodes, "values": values})
+    return tree
+
+
+def _with_shares(tree: Tree) -> Tree:
+    """Return a tree that predicts the share of the later of two classes, with the shares of both."""
+    later = np.clip(tree.value, 0.0, 1.0)
+    return _tree_of(tree.__getstate__()["nodes"], np.concatenate([1.0 - later, later], axis=2), tree.n_features)
 
 
 def _check_tree(nodes: NDArray[Any]) -> None:
@@ -166,22 +176,22 @@ class ExtraTrees(Family):
         forest also sets Python's warning filters around each tree, which causes warnings in the threads of other folds.
         """
         generator, x = np.random.RandomState(seed % 2**31), np.ascontiguousarray(train.x, dtype=np.float32)
-        trees = [
-            ExtraTreeClassifier(
-                max_features=0.5,
-                min_samples_leaf=1 + len(train) // ROWS_PER_LEAF_ROW,
-                random_state=generator.randint(np.iinfo(np.int32).max),
-            )
-            for _ in range(self.trees or _usual_number_of_trees(train))
-        ]
+        known, numbers = np.unique(train.y, return_inverse=True)
+        # For two classes the Gini impurity is twice the variance, of which scikit-learn grows trees in less time.
+        kind = ExtraTreeRegressor if len(known) == 2 else ExtraTreeClassifier
+        target = numbers.astype(np.float64)
+        seeds = generator.randint(np.iinfo(np.int32).max, size=self.trees or _usual_number_of_trees(train))
 
-        def grow(tree: ExtraTreeClassifier) -> Tree:
+        def grow(seed_of_tree: int) -> Tree:
             deadline.check()
+            tree = kind(
+                max_features=0.5, min_samples_leaf=1 + len(train) // ROWS_PER_LEAF_ROW, random_state=seed_of_tree
+            )
             with config_context(skip_parameter_validation=True):  # a third of the time of a small tree
-                return tree.fit(x, train.y, sample_weight=train.weight, check_input=False).tree_
+                grown = tree.fit(x, target, sample_weight=train.weight, check_input=False).tree_
+            return _with_shares(grown) if len(known) == 2 else grown
 
-        members = tuple(joblib.Parallel(self.jobs, backend="threading")(joblib.delayed(grow)(tree) for tree in trees))
-        known = np.asarray(trees[0].classes_, dtype=np.int64)
+        members = tuple(joblib.Parallel(self.jobs, backend="threading")(joblib.delayed(grow)(each) for each in seeds))
         return Forests(members, (known,) * len(members), train.classes, 1)
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
