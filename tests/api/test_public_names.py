@@ -36,7 +36,8 @@ NAMES = {
         folds read_table split
     """,
     "metricfit.tabular": """
-        Comparison ComparisonRow Examination Finding Importance MetricClassifier Network TunedDecisionClassifier
+        Comparison ComparisonRow Examination Finding Importance InContext MetricClassifier Network
+        TunedDecisionClassifier
         WorstRows examine_table
     """,
     "metricfit.losses": """

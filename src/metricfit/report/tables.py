@@ -133,6 +133,10 @@ DESCRIPTIONS = {
     "boosting_small": "small boosted trees",
     "boosting_metric": "boosted trees trained for the metric",
     "extra_trees": "extremely randomised trees",
+    "catboost": "boosted trees by CatBoost",
+    "xgboost": "boosted trees by XGBoost",
+    "tabicl": "TabICL, a foundation model",
+    "tabpfn": "TabPFN, a foundation model",
     "network": "neural networks",
 }
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from metricfit.tabular.compare.verdict import ComparisonRow
     from metricfit.tabular.doctor.examination import Examination, examine_table
     from metricfit.tabular.doctor.finding import Finding
+    from metricfit.tabular.families.in_context import InContext
     from metricfit.tabular.families.network import Network
     from metricfit.tabular.insight.importance import Importance
     from metricfit.tabular.insight.worst_rows import WorstRows
@@ -21,6 +22,7 @@ __all__ = [
     "Examination",
     "Finding",
     "Importance",
+    "InContext",
     "MetricClassifier",
     "Network",
     "TunedDecisionClassifier",
@@ -35,6 +37,7 @@ _HOMES = {
     "metricfit.tabular.compare.verdict": "ComparisonRow",
     "metricfit.tabular.doctor.examination": "Examination examine_table",
     "metricfit.tabular.doctor.finding": "Finding",
+    "metricfit.tabular.families.in_context": "InContext",
     "metricfit.tabular.families.network": "Network",
     "metricfit.tabular.insight.importance": "Importance",
     "metricfit.tabular.insight.worst_rows": "WorstRows",

@@ -27,6 +27,7 @@ from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.metrics.metric_parameters import LARGEST_PARAMETER
 from metricfit.tabular.families.family import MissingArgumentError
+from metricfit.tabular.families.in_context import InContext
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.skops_files import model_from_bytes, model_to_bytes, trusted_types
 from metricfit.tabular.model_card import model_card
@@ -175,7 +176,7 @@ def write_parameter(name: str, value: Any, files: dict[str, bytes]) -> Any:
 
     Args:
         name: Its name, for the names of files.
-        value: Text, a number, None, a Network, an object of scikit-learn, or a list or tuple of these.
+        value: Text, a number, None, a Network, an InContext, an object of scikit-learn, or a list or tuple of these.
         files: Objects of scikit-learn are added here.
 
     Raises:
@@ -190,6 +191,8 @@ def write_parameter(name: str, value: Any, files: dict[str, bytes]) -> Any:
     if isinstance(value, Network):
         settings = {field.name: getattr(value, field.name) for field in fields(value)}
         return {"network": settings | {"kind": None if callable(value.kind) else value.kind}}
+    if isinstance(value, InContext):
+        return {"in_context": {**vars(value), "weights": None, "download": False}}
     file = f"parameter-{name}.skops"
     files[file] = model_to_bytes(value)
     return {"file": file}
@@ -220,6 +223,8 @@ def read_parameter(value: Any, stored: Stored) -> Any:
                 raise MissingArgumentError("the network was the user's own function: load(path, network=...)")
             content = content | {"kind": stored.user_functions["network"]}
         return Network(**content)
+    if kind == "in_context" and isinstance(content, dict):
+        return InContext(**content)
     if kind == "file" and isinstance(content, str) and content in stored.files:
         return model_from_bytes(stored.files[content], stored.trusted)
     raise ModelFileError(f"parameters: {quote(value)} is no parameter")

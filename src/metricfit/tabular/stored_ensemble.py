@@ -47,7 +47,10 @@ def read_parts(stored: Stored, classes: int) -> dict[str, Any]:
     _check_description(description)
     tables = {name.removeprefix("table."): each for name, each in stored.arrays.items() if name.startswith("table.")}
     encoder = TableEncoder.restored(description["table"], tables)
-    expected = Expected(encoder.scaling.width, classes, stored.trusted, stored.user_functions.get("network"))
+    given = stored.user_functions
+    expected = Expected(
+        encoder.scaling.width, classes, stored.trusted, given.get("network"), weights=given.get("weights")
+    )
     ensemble = read_ensemble(description["ensemble"], stored.arrays, stored.files, expected)
     return {
         "encoder_": encoder,

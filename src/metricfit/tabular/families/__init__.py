@@ -6,13 +6,15 @@ from metricfit._extras import load_later
 
 if TYPE_CHECKING:
     from metricfit.tabular.families.choice import DEFAULT, NAMES, make_families
+    from metricfit.tabular.families.in_context import InContext
     from metricfit.tabular.families.network import Network
 
-__all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
+__all__ = ["DEFAULT", "NAMES", "InContext", "Network", "make_families"]
 
 #: Loaded when first used: TunedDecisionClassifier needs none of the families.
 _HOMES = {
     "metricfit.tabular.families.choice": "DEFAULT NAMES make_families",
+    "metricfit.tabular.families.in_context": "InContext",
     "metricfit.tabular.families.network": "Network",
 }
 

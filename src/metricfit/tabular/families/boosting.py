@@ -170,15 +170,12 @@ class Boosting(Family):
         counted = float(held_out.num_data() if weight is None else np.asarray(weight).sum())
         columns = data.num_feature()
         if data.num_data() > MANY_ROWS or columns * min(BINS, data.num_data()) > MOST_BINS:
-            trees = _read_booster(_tree_text(trees, -1), columns, len(start))
+            trees = read_booster(_tree_text(trees, -1), columns, len(start))
         return Candidates(partial(BoostedTrees.first_rounds, trees, start), np.array(losses) * counted)
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Put the trees of all folds into one model."""
-        trees = [model for model in models if isinstance(model, BoostedTrees)]
-        boosters = tuple(booster for model in trees for booster in model.boosters)
-        rounds = tuple(number for model in trees for number in model.rounds)
-        return BoostedTrees(np.concatenate([model.starts for model in trees]), boosters, rounds)
+        return BoostedTrees.joined(models)
 
     def _dataset(
         self, rows: TrainingRows, start: Floats, reference: lightgbm.Dataset | None = None
@@ -238,6 +235,14 @@ class BoostedTrees(FittedModel):
         """Return the trees up to the round with this number, counted from 0."""
         return cls(np.asarray(start, dtype=np.float64)[None], (booster,), (last + 1,))
 
+    @classmethod
+    def joined(cls, models: Sequence[FittedModel]) -> BoostedTrees:
+        """Return the trees of all folds as one model."""
+        trees = [model for model in models if isinstance(model, BoostedTrees)]
+        boosters = tuple(booster for model in trees for booster in model.boosters)
+        rounds = tuple(number for model in trees for number in model.rounds)
+        return cls(np.concatenate([model.starts for model in trees]), boosters, rounds)
+
     @property
     def folds(self) -> int:
         """The number of folds."""
@@ -293,7 +298,7 @@ class BoostedTrees(FittedModel):
         for text in np.split(content, ends[:-1]):
             trees = text.tobytes().decode("ascii", "replace")
             _check_trees(trees, expected, state.kind)
-            boosters.append(_read_booster(trees, expected.columns, expected.outputs))
+            boosters.append(read_booster(trees, expected.columns, expected.outputs))
         return cls(starts, tuple(boosters), tuple(booster.current_iteration() for booster in boosters))
 
 
@@ -326,7 +331,7 @@ def _tree_text(booster: lightgbm.Booster, rounds: int) -> str:
     return "\n".join(line for line in lines if not line or line.partition("=")[0] in _LINES)
 
 
-def _read_booster(trees: str, columns: int, outputs: int) -> lightgbm.Booster:
+def read_booster(trees: str, columns: int, outputs: int) -> lightgbm.Booster:
     """Return the booster that has these trees."""
     import lightgbm
 

@@ -14,14 +14,29 @@ from metricfit.tabular.encoding.columns import free_text_columns
 from metricfit.tabular.families.boosting import SMALL, Boosting
 from metricfit.tabular.families.family import Family
 from metricfit.tabular.families.forest import ExtraTrees
+from metricfit.tabular.families.in_context import InContext, InContextFamily
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.families.network import Network
+from metricfit.tabular.families.other_boosting import CatBoost, XGBoost
 from metricfit.tabular.families.text import TextLinear
 from metricfit.tabular.families.user_model import UserModel
 
 #: The families by name, cheap ones first.
-NAMES = ("linear", "text", "kernel", "boosting", "boosting_small", "boosting_metric", "extra_trees", "network")
+NAMES = (
+    "linear",
+    "text",
+    "kernel",
+    "boosting",
+    "boosting_small",
+    "boosting_metric",
+    "extra_trees",
+    "xgboost",
+    "catboost",
+    "tabicl",
+    "tabpfn",
+    "network",
+)
 #: The families of ``models="auto"``; "text" is added for tables with columns of free text.
 DEFAULT = ("linear", "kernel", "boosting", "boosting_small", "extra_trees")
 
@@ -38,8 +53,8 @@ def make_families(
     """Make the families that the parameter ``models`` of MetricClassifier describes.
 
     Args:
-        models: "auto", a name, a Network, a scikit-learn classifier, or a list of these or of (name, model) pairs.
-            "auto" in a list stands for its families.
+        models: "auto", a name, a Network, an InContext, a scikit-learn classifier, or a list of these or of
+            (name, model) pairs. "auto" in a list stands for its families.
         metric: The metric, for families that are trained for it.
         average: Its average over several classes.
         requirements: The requirements, for networks that are trained under them.
@@ -68,6 +83,10 @@ def make_families(
         "boosting_small": lambda: Boosting("boosting_small", SMALL),
         "boosting_metric": lambda: Boosting("boosting_metric", SMALL, metric=metric, average=average),
         "extra_trees": ExtraTrees,
+        "xgboost": XGBoost,
+        "catboost": CatBoost,
+        "tabicl": lambda: InContextFamily(InContext("tabicl"), device),
+        "tabpfn": lambda: InContextFamily(InContext("tabpfn"), device),
         "network": lambda: network(Network()),
     }
 
@@ -82,12 +101,14 @@ def make_families(
         if isinstance(model, str):
             if model not in makers:
                 raise InvalidValueError(
-                    f"a model is one of {', '.join(map(repr, NAMES))}, tabular.Network(...) or a scikit-learn "
-                    f"classifier; got {quote(model)}"
+                    f"a model is one of {', '.join(map(repr, NAMES))}, tabular.Network(...), "
+                    f"tabular.InContext(...) or a scikit-learn classifier; got {quote(model)}"
                 )
             family = makers[model]()
         elif isinstance(model, Network):
             family = network(model)
+        elif isinstance(model, InContext):
+            family = InContextFamily(model, device)
         else:
             family = UserModel(type(model).__name__, model)
         if name is not None:

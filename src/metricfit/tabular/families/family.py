@@ -474,12 +474,14 @@ class Expected:
         classes: The number of classes.
         trusted: Names of types that the user trusts in a stored scikit-learn model.
         network: The user's function that makes networks, or None.
+        weights: The file with the weights of a foundation model; None for those in its package's own cache.
     """
 
     columns: int
     classes: int
     trusted: tuple[str, ...] = ()
     network: Any = None
+    weights: str | None = None
 
     @property
     def outputs(self) -> int:
@@ -496,6 +498,7 @@ KINDS = {
     "text": ("text", "TextModel"),
     "kernel": ("kernel", "KernelModel"),
     "network": ("network_models", "NetworkModel"),
+    "in_context": ("in_context", "InContextModel"),
     "user_model": ("user_model", "FittedUserModel"),
 }
 

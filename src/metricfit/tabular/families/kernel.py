@@ -87,18 +87,26 @@ class KernelModel(FittedModel):
 
 
 class Kernel(Family):
-    """Support vectors with an RBF kernel, for tables of up to 10,000 rows."""
+    """Support vectors with an RBF kernel, for tables of up to 10,000 rows.
 
-    name = "kernel"
+    Args:
+        gamma: The kernel's width; None to choose it by the variance of the columns.
+        name: Its name.
+        penalty: scikit-learn's C.
+        narrower: The kernel's width is multiplied by this.
+    """
+
     can_be_stopped = False
     growth = 2.0
 
-    def __init__(self, gamma: float | None = None) -> None:
-        self.gamma = gamma
+    def __init__(
+        self, gamma: float | None = None, name: str = "kernel", *, penalty: float = PENALTY, narrower: float = 1.0
+    ) -> None:
+        self.gamma, self.name, self.penalty, self.narrower = gamma, name, penalty, narrower
 
     def prepare(self, rows: TrainingRows) -> Kernel:
         """Choose the kernel's width by the variance of the columns, the same for all folds."""
-        return Kernel(_width(rows))
+        return Kernel(self.narrower * _width(rows), self.name, penalty=self.penalty)
 
     def reason_to_skip(self, rows: TrainingRows) -> str | None:
         """Skip tables of more than 10,000 rows."""
@@ -106,7 +114,7 @@ class Kernel(Family):
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Fit one machine for two classes, or one for each of several classes against the rest."""
-        gamma = _width(train) if self.gamma is None else self.gamma
+        gamma = self.narrower * _width(train) if self.gamma is None else self.gamma
         x = train.x.astype(np.float64)
         coefficients = np.zeros((len(x), train.outputs), dtype=np.float32)
         intercepts = np.full(train.outputs, -20.0)
@@ -115,7 +123,7 @@ class Kernel(Family):
             target = train.y == (1 if train.classes == 2 else output)
             if not target.any():
                 continue
-            machine = SVC(C=PENALTY, gamma=gamma, cache_size=500).fit(x, target, sample_weight=train.weight)
+            machine = SVC(C=self.penalty, gamma=gamma, cache_size=500).fit(x, target, sample_weight=train.weight)
             coefficients[machine.support_, output] = machine.dual_coef_[0]
             intercepts[output] = machine.intercept_[0]
         used = coefficients.any(axis=1)
