@@ -225,3 +225,21 @@ def test_the_study_of_ordered_classes_keeps_its_cells_and_fills_its_page(study, 
     results = json.loads((tmp_path / "studies" / "results" / "ordinal.json").read_text(encoding="utf-8"))
     assert len(results["progression"]["values"]["kappa loss, argmax"]) == 2
     assert (tmp_path / "docs" / "img" / "ordinal.svg").stat().st_size > 1000
+
+
+def test_the_study_of_watching_runs_in_a_small_version(study, monkeypatch):
+    watch = study("watch")
+    monkeypatch.setattr(watch, "LOOKS", 2500)
+    monkeypatch.setattr(watch, "FALLS", (0,))
+    betting, tests = (watch.measure(name, 60) for name in list(watch.METHODS)[:2])
+    assert betting["false_alarms"] <= 0.1 < 0.2 < tests["false_alarms"]
+    assert 300 < betting["fall at 0"]["delay"][1] < 1500
+
+
+@pytest.mark.pages
+def test_the_page_of_watching_shows_the_stored_results(study):
+    results = json.loads((ROOT / "studies" / "results" / "watch.json").read_text(encoding="utf-8"))
+    assert study("watch").page_table(results) in (ROOT / "docs" / "watch.md").read_text(encoding="utf-8")
+    nominal = results["methods"]["betting"]["false_alarms"]
+    assert nominal <= 0.05
+    assert results["looks"] == 10_000

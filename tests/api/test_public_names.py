@@ -37,8 +37,7 @@ NAMES = {
     """,
     "metricfit.tabular": """
         Comparison ComparisonRow Examination Finding Importance InContext MetricClassifier Network
-        TunedDecisionClassifier
-        WorstRows examine_table
+        TunedDecisionClassifier Watch WorstRows examine_table
     """,
     "metricfit.losses": """
         AveragePrecisionLoss ClassBalanced EffectiveNumberBCELoss FocalLoss LDAMLoss LogitAdjustedLoss LovaszLoss

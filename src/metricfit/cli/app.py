@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from metricfit._version import __version__
-from metricfit.cli.options import GROUPS, Compare, Doctor, Evaluate, Export, Fit, Metrics, Predict
+from metricfit.cli.options import GROUPS, Compare, Doctor, Evaluate, Export, Fit, Metrics, Predict, Watch
 from metricfit.cli.terminal import UserError, report_errors
 
 #: Other packages add their commands to this group of entry points.
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     package: str = "metricfit"
 
 
-KINDS = (Compare, Fit, Evaluate, Predict, Doctor, Export, Metrics)
+KINDS = (Compare, Fit, Evaluate, Predict, Doctor, Watch, Export, Metrics)
 OPTIONS = {kind.__name__.lower(): kind for kind in KINDS}
 COMMANDS = {name: Entry(kind.help().partition("\n\n")[0], kind.resumes) for name, kind in OPTIONS.items()} | {
     "reproduce": Entry(

@@ -31,7 +31,7 @@ GROUPS = {
     "Validation": "folds calibration max_rows",
     "Compute": "method predictions networks models time_budget jobs backend seed",
     "Reading": "sep decimal encoding",
-    "Output": "out onnx report insight overwrite all_metrics as_json quiet help",
+    "Output": "out onnx report picture insight overwrite all_metrics as_json quiet help",
 }
 
 
@@ -321,6 +321,28 @@ class Predict(ModelOptions):
     overwrite: Overwrite = False
     id_columns: Annotated[list[str], Option("--id")] = field(default_factory=list)
     without = f"{OF_TRAINING} target group time drop category skip_unlabelled"
+
+
+@dataclass(kw_only=True)
+class Watch(ModelOptions):
+    """Test whether the requirements of a saved model still hold, on all rows labelled since deployment.
+
+    It may run every day on all rows so far: the tests allow any number of looks. The exit code is 3 after an alarm.
+
+    Example: metricfit watch loans 'labelled/*.csv' --target default --time day --picture watch.svg
+
+    Attributes:
+        target: Name of the column with the labels.
+        time: Name of a column of dates or numbers, by which rows are ordered, as their labels arrive. By default rows
+            stay in the order of the files.
+        subject_to: A requirement to watch, such as 'recall >= 0.85'; may be repeated. By default those of the model.
+        confidence: The probability that no alarm is ever raised while all requirements hold.
+        picture: A file, .svg, .png or .pdf, for the values and the evidence over time; it is replaced.
+    """
+
+    picture: Path | None = None
+    confidence: float | None = 0.95
+    without = "metric average positive order weight group drop category threshold"
 
 
 @dataclass(kw_only=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from metricfit.tabular.insight.importance import Importance
     from metricfit.tabular.insight.worst_rows import WorstRows
     from metricfit.tabular.tuned import TunedDecisionClassifier
+    from metricfit.tabular.watch import Watch
 
 __all__ = [
     "Comparison",
@@ -26,6 +27,7 @@ __all__ = [
     "MetricClassifier",
     "Network",
     "TunedDecisionClassifier",
+    "Watch",
     "WorstRows",
     "examine_table",
 ]
@@ -42,6 +44,7 @@ _HOMES = {
     "metricfit.tabular.insight.importance": "Importance",
     "metricfit.tabular.insight.worst_rows": "WorstRows",
     "metricfit.tabular.tuned": "TunedDecisionClassifier",
+    "metricfit.tabular.watch": "Watch",
 }
 _PACKAGES = ("scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors", "lightgbm", "skops")
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from metricfit.tabular.insight.importance import Importance
     from metricfit.tabular.insight.worst_rows import WorstRows
     from metricfit.tabular.storage import Stored
+    from metricfit.tabular.watch import Watch
 
 
 #: The share of the positive class, or of each class by its label; "estimate" for that of new rows.
@@ -486,6 +487,40 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         from metricfit.tabular.insight.worst_rows import find_worst_rows
 
         return find_worst_rows(judged_rows(self, X, y, out_of_fold=out_of_fold), n)
+
+    def watch(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        subject_to: Requirements | None = None,
+        confidence: float | None = None,
+        times: Any = None,
+    ) -> Watch:
+        """Test whether requirements still hold after deployment, on rows whose labels have arrived.
+
+        Every call gets all rows since deployment, in the order in which their labels arrived. The tests bet on one row
+        after the other (Waudby-Smith and Ramdas 2024), so looking every day causes no false alarms.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+            y: Their labels.
+            subject_to: Requirements on rates, F-beta, jaccard or cost, such as ``"recall >= 0.85"``; by default those
+                of the model.
+            confidence: The probability that no alarm is ever raised while all requirements hold at every row; by
+                default 0.95.
+            times: The time of each row, for the picture.
+
+        Returns:
+            What the rows say about each requirement; ``print`` shows it, and ``plot`` draws it over time.
+
+        Raises:
+            ValueError: If there is no requirement, one cannot be watched, or labels are unknown.
+        """
+        check_is_fitted(self, "decision_")
+        from metricfit.tabular.watch import watch_requirements  # most models are not watched
+
+        return watch_requirements(self, X, y, subject_to, confidence, times)
 
     def export_onnx(self, path: str | os.PathLike[str], X: Any = None) -> Any:
         """Write the model as one graph of ONNX, which onnxruntime runs without torch and scikit-learn.
