@@ -9,6 +9,7 @@ import torch
 from torch.autograd import gradcheck
 
 from metricfit import Counts, get_metric, metrics
+from metricfit.core.arrays import to_numpy
 from metricfit.core.batch_counts import value_and_slopes
 from metricfit.core.numerics import (
     Dual,
@@ -47,14 +48,19 @@ def compare(name, cells, average, exclusive):
 
     expected = loss(Counts(*leaf, exclusive=exclusive))
     (wanted,) = torch.autograd.grad(expected, leaf)
-    numbers = list(cells) if isinstance(cells[0], float) else [list(cell) for cell in cells]
-    result = value_and_slopes(loss, numbers, exclusive)
+    numbers = list(cells) if isinstance(cells[0], float) else np.array(cells)
+    results = [value_and_slopes(loss, kind, exclusive) for kind in (numbers, torch.tensor(cells, dtype=torch.float64))]
+    for result in results:
+        compare_one(result, expected, wanted, metric, exclusive)
+
+
+def compare_one(result, expected, wanted, metric, exclusive):
     if result is None:  # such as a metric of the whole matrix of several labels
         assert metric.whole_matrix
         assert not exclusive
         return
-    assert result.value == pytest.approx(expected.item(), rel=1e-12, abs=1e-15)
-    slopes = torch.tensor(np.array(result.slopes)).reshape(4, -1).expand_as(wanted)
+    assert float(result.value) == pytest.approx(expected.item(), rel=1e-12, abs=1e-15)
+    slopes = torch.as_tensor(result.slopes, dtype=torch.float64).reshape(4, -1).expand_as(wanted)
     torch.testing.assert_close(slopes, wanted, rtol=1e-9, atol=1e-12 * max(1.0, wanted.abs().max().item()))
 
 
@@ -114,10 +120,11 @@ def test_functions_on_every_kind_of_number(function):
     arrays = compute(x.detach().numpy(), y.detach().numpy())
     np.testing.assert_allclose(arrays, expected.detach().numpy(), rtol=1e-12)
     first, second, *_ = duals([list(column) for column in zip(*((*pair, 1.0, 1.0) for pair in PAIRS), strict=True)])
-    result = compute(first, second)
-    np.testing.assert_allclose(result.value, expected.detach().numpy(), rtol=1e-12)
-    for slope, gradient in zip(result.slopes, wanted, strict=False):
-        np.testing.assert_allclose(slope + np.zeros(len(PAIRS)), gradient.numpy(), rtol=1e-12)
+    of_tensors = duals([x.detach(), y.detach(), torch.ones(len(PAIRS)), torch.ones(len(PAIRS))])
+    for result in (compute(first, second), compute(*of_tensors[:2])):
+        np.testing.assert_allclose(to_numpy(result.value), expected.detach().numpy(), rtol=1e-12)
+        for slope, gradient in zip(result.slopes, wanted, strict=False):
+            np.testing.assert_allclose(to_numpy(slope) + np.zeros(len(PAIRS)), gradient.numpy(), rtol=1e-12)
     if function == "sum":
         return
     for place, pair in enumerate(PAIRS):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
-from metricfit.core.numerics import ratio
+from metricfit.core.numerics import Dual, clip, ratio, times
 from metricfit.core.validation import is_false
 from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, quote
 
@@ -56,7 +57,8 @@ def next_multiplier(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> T
         >>> next_multiplier(torch.tensor([0.5, -2.0]), torch.tensor([1.0, 1.0]), torch.tensor(2.0))
         tensor([2., 0.])
     """
-    return (multiplier + penalty * violation).relu()
+    following: Tensor = clip(multiplier + penalty * violation, 0.0, math.inf)
+    return following
 
 
 def equality_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
@@ -82,8 +84,39 @@ def equality_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Ten
     return violation * (0.5 * penalty * violation + multiplier)
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
+def dual_term(violation: Dual, multiplier: Tensor, penalty: Tensor, *, is_equality: bool) -> Dual:
+    """Compute the term of a violation with its derivatives, which are those of the violation times the next multiplier.
+
+    Args:
+        violation: The violation, one number or one per multiplier.
+        multiplier: The multiplier lambda.
+        penalty: The penalty factor mu.
+        is_equality: Whether the violation should be 0.
+
+    Returns:
+        The term.
+
+    Raises:
+        TypeError: If there are other numbers of violations and of multipliers.
+    """
+    g = violation.value
+    size = g.numel() if isinstance(g, Tensor) else np.size(g)
+    if multiplier.numel() != size:
+        raise TypeError(f"{multiplier.numel()} multipliers for {size} violations")
+    factors: list[Any] = [_in_kind_of(g, number) for number in (multiplier, penalty)]
+    if is_equality:
+        return Dual(equality_term(g, *factors), times(violation.slopes, factors[0] + factors[1] * g))
+    return Dual(augmented_term(g, *factors), times(violation.slopes, next_multiplier(g, *factors)))
+
+
+def _in_kind_of(like: Any, numbers: Tensor) -> Any:
+    """Return numbers as a float, an array or a tensor, as ``like`` is."""
+    if isinstance(like, Tensor):
+        return numbers.to(like.dtype).reshape(() if numbers.numel() == 1 else numbers.shape)
+    return numbers.item() if numbers.numel() == 1 else numbers.numpy()
+
+
+class Rows(NamedTuple):
     """The rows that a constraint is evaluated on.
 
     Attributes:
@@ -253,18 +286,20 @@ class MeasuredConstraint(Constraint):
             )
         return None if self.multiplier is None else self.recorded()
 
-    def sum_of_terms(self, violation: Tensor, measured: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
+    def sum_of_terms(self, violation: Any, measured: Any, multiplier: Tensor, penalty: Tensor) -> Any:
         """Return what violations add to the objective, without those that were not measured.
 
         Args:
-            violation: The violations.
+            violation: The violations, a tensor or dual numbers.
             measured: Whether each one was measured.
             multiplier: The multipliers.
             penalty: The penalty factor mu.
 
         Returns:
-            The sum, a scalar.
+            The sum, one number.
         """
+        if type(violation) is Dual:
+            return (dual_term(violation, multiplier, penalty, is_equality=self.is_equality) * measured).sum()
         term = equality_term if self.is_equality else augmented_term
         return (measured * term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
 

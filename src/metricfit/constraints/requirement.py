@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from metricfit.constraints.constraint import MeasuredConstraint, Rows
-from metricfit.core.batch_counts import evaluate
+from metricfit.core.batch_counts import BatchCounts, evaluate
 from metricfit.core.class_shares import TargetJudge, settle_task
 from metricfit.core.confusion import unstack
 from metricfit.core.counting import count_soft
@@ -135,12 +135,32 @@ class RequirementConstraint(MeasuredConstraint):
         self._exclusive = counts.exclusive
         if self.memory is not None:
             counts = self.memory(counts)
-        value, measured = self._values(counts)
-        violation = self.requirement.deviation(value)
-        multiplier = self.made("multiplier", violation)
+        term = self._evaluate(counts, penalty)
         if self.learns and (self.seen is None or not self.held_out):
-            self._record(torch.stack(self._all_ranks(self._count(count_hard, rows)).tensors))
-        return self.sum_of_terms(violation, measured, multiplier, penalty)
+            self._record(self._hard_counts(counts, rows))
+        return term
+
+    def _evaluate(self, counts: Counts, penalty: Tensor) -> Tensor:
+        """Return the term of counts, by dual numbers where the multipliers are known and have no gradient."""
+
+        def term(c: Counts) -> Any:
+            value, measured = self._values(c)
+            violation = self.requirement.deviation(value)
+            lambdas = self.made("multiplier", violation) if known is None else known
+            return self.sum_of_terms(violation, measured, lambdas, penalty)
+
+        multiplier, known = self.multiplier, None
+        if not isinstance(counts, BatchCounts) or multiplier is None or multiplier.requires_grad:
+            return term(counts)
+        if multiplier.device != counts.batch.logits.device:
+            return term(counts)
+        known = multiplier.clone()  # a second derivative, taken after an update, is at this one
+        return evaluate(term, counts)
+
+    def _hard_counts(self, counts: Counts, rows: Rows) -> Tensor:
+        if isinstance(counts, BatchCounts):
+            return counts.batch.hard_counts()
+        return torch.stack(self._all_ranks(self._count(count_hard, rows)).tensors)
 
     def _record(self, hard: Tensor) -> None:
         """Add hard counts to those since the last update, if training batches move the multipliers."""
@@ -227,11 +247,7 @@ class RequirementConstraint(MeasuredConstraint):
         """
         metric = self.requirement.metric
         if not isinstance(metric, GroupGap):
-
-            def average(c: Counts) -> Tensor:
-                return averaged(metric, c, self.average, training=True)
-
-            value = average(counts) if self.average is None else evaluate(average, counts)
+            value = averaged(metric, counts, self.average, training=True)
             return value, (is_measured if hard else has_samples)(metric, counts, value)
         by_group = averaged(metric.metric, counts, self.average, training=True)
         return metric.difference(by_group, counts), metric.has_two_groups(by_group, counts)

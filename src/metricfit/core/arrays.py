@@ -8,6 +8,7 @@ this module are those that the two libraries spell differently.
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -167,6 +168,11 @@ def arange(like: Array, start: int, stop: int, dtype: Any = None) -> Array:
     if is_tensor(like):
         return sys.modules["torch"].arange(start, stop, dtype=dtype, device=like.device)
     return np.arange(start, stop, dtype=dtype)
+
+
+def without_gradient(values: Array) -> AbstractContextManager[Any]:
+    """Compute with such numbers without recording gradients, which takes fewer operations."""
+    return sys.modules["torch"].no_grad() if is_tensor(values) else nullcontext()
 
 
 def contiguous(values: Array) -> Array:

@@ -1,10 +1,11 @@
-"""Batches on the CPU that are counted in few operations, and formulas of their counts by dual numbers.
+"""Batches that are counted in few operations, and formulas of their counts by dual numbers.
 
 On a small batch each operation costs more than its arithmetic. A batch is ordinary if torch computes it eagerly,
 without groups, images or ignored labels, with a closed-form step, and with one threshold that is a number, or dynamic
-for exclusive classes: on the CPU in float32 or float64, and on a GPU with Triton if it is binary. Shapes are settled
-once for all batches of the same shapes, its values are checked as in ``core.tasks.canonical``, and the kernel takes it
-in the layout in which it was passed. ``core.counting.count_soft`` counts all other batches, and tests compare the two.
+for exclusive classes: on the CPU in float32 or float64, and on a GPU with Triton if it is not multilabel. Shapes are
+settled once for all batches of the same shapes, its values are checked as in ``core.tasks.canonical``, and the kernel
+takes it in the layout in which it was passed. ``core.counting.count_soft`` counts all other batches, and tests compare
+the two.
 
 ``BatchCounts`` become tensors only when somebody asks for them. The value of a formula and its gradient are computed
 from the logits in one step: the kernel gives four numbers, the formula takes them as dual numbers, and the kernel turns
@@ -22,11 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.counts import Counts
 from metricfit.core.kernels import binary, binary_cpu, classes, classes_cpu
 from metricfit.core.kernels.soft_classes import StepAt
-from metricfit.core.numerics import NOT_FOR_DUALS, Dual, Slopes, duals
+from metricfit.core.numerics import NOT_FOR_DUALS, Dual, Slopes, duals, times
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import CLASSES_STEP, COLUMNS_STEP, Step, closed_form
 from metricfit.core.tasks import read_task
@@ -43,8 +45,8 @@ ROWS = Layout(-1, (-2,))
 
 CELLS = ("tp", "fp", "fn", "tn")
 
-#: Four numbers, or four lists with one number per class.
-FourNumbers = list[float] | list[list[float]]
+#: Four numbers, or an array ``(4, c)``; on a GPU a tensor, ``(4,)`` of one class.
+FourNumbers = Any
 
 
 class OrdinaryColumns(NamedTuple):
@@ -70,23 +72,34 @@ class OrdinaryColumns(NamedTuple):
     def sums(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[FourNumbers, Any]:
         """Return the same counts as numbers, and what ``gradient`` needs besides the batch."""
         x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
+        if _is_on_gpu(logits):
+            return binary.programs().counts(x, y, w, *self[1:]), None
         if binary_cpu.handles_few(x, self.threshold):
             return binary_cpu.few_counts(x, y, w, *self[1:])
         sums = binary_cpu.sums(x, y, w, *self[1:])
-        return [cell.tolist() for cell in sums] if self.classes > 1 else sums, None
+        return torch.stack(sums).numpy() if self.classes > 1 else sums, None
 
     def gradient(self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: Slopes) -> Tensor:
         """Return the gradient of the logits from the gradients of the counts."""
+        x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
+        if _is_on_gpu(logits):
+            return binary.programs().gradient(x, y, w, of_counts, *self[1:]).view(logits.shape)
         tp, fp, fn, tn = of_counts
         of_positive, of_negative = tp - fn, fp - tn
-        x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
         if kept is not None:
             result = torch.from_numpy(binary_cpu.few_gradient(y, of_positive, of_negative, kept))
         else:
             if self.classes > 1:
-                of_positive, of_negative = torch.from_numpy(np.stack([of_positive, of_negative])).to(x.dtype)
+                of_positive, of_negative = (torch.from_numpy(part).to(x.dtype) for part in (of_positive, of_negative))
             result = binary_cpu.gradient(x, y, w, of_positive, of_negative, *self[1:])
         return result if result.shape == logits.shape else result.view(logits.shape)
+
+    def hard_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """Return the counts of hard decisions ``(4, c)``, without a gradient."""
+        x, y, w = binary_cpu.as_columns(logits.detach(), target, weight, self.classes)
+        if _is_on_gpu(logits):
+            return Columns(x[None], y[None], None if w is None else w[None]).hard(self.threshold)
+        return torch.tensor(binary_cpu.hard_counts(x, y, w, self.threshold), dtype=torch.float64).view(4, -1)
 
 
 class OrdinaryClasses(NamedTuple):
@@ -106,17 +119,27 @@ class OrdinaryClasses(NamedTuple):
 
     def sums(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[FourNumbers, Any]:
         """Return the same counts as numbers, and what ``gradient`` needs besides the batch."""
+        if _is_on_gpu(logits):
+            kept = classes.memory_to_keep(logits, target, self.step, ROWS)
+            return classes.counts(logits, target, weight, self.step, ROWS, kept), kept
         if weight is None and classes_cpu.handles_few(logits, self.step.kind):
             return classes_cpu.few_counts(logits, target, self.step.kind, self.step.number)
-        return classes.counts(logits, target, weight, self.step, ROWS).tolist(), None
+        return classes.counts(logits, target, weight, self.step, ROWS).double().numpy(), None
 
     def gradient(self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: Slopes) -> Tensor:
         """Return the gradient of the logits from the gradients of the counts."""
-        if kept is not None:
+        if isinstance(kept, classes_cpu.Kept):
             tp, fp, fn, tn = of_counts
             return torch.from_numpy(classes_cpu.few_gradient(kept, tp - fn, fp - tn))
-        grad = torch.from_numpy(np.stack(of_counts)).to(logits.dtype)
-        return classes.gradient(logits, target, weight, grad, self.step, ROWS)
+        grad = of_counts if isinstance(of_counts, Tensor) else torch.from_numpy(of_counts).to(logits.dtype)
+        return classes.gradient(logits, target, weight, grad, self.step, ROWS, kept)
+
+    def hard_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """Return the counts of hard decisions ``(4, c)``, without a gradient."""
+        if _is_on_gpu(logits):
+            return Classes(logits, target, weight, ROWS).hard(None)
+        x, y, w = logits.detach().numpy(), target.numpy(), None if weight is None else weight.numpy()
+        return torch.from_numpy(Classes(x, y, w, ROWS).hard(None))
 
 
 class OrdinaryBatch(NamedTuple):
@@ -128,17 +151,16 @@ class OrdinaryBatch(NamedTuple):
     kind: OrdinaryColumns | OrdinaryClasses
     is_checked: bool
 
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the counts are numbers that can be read without waiting for a device."""
-        return not _is_on_gpu(self.logits)
-
     def counts(self) -> Counts:
         """Return soft counts with their gradient."""
         stacked = self.kind.soft_counts(self.logits, self.target, self.weight)
         if self.is_checked:
             check_finite(stacked.detach(), self.logits)
         return Counts(*stacked, exclusive=self.kind.exclusive)
+
+    def hard_counts(self) -> Tensor:
+        """Return the counts of hard decisions ``(4, c)``, without a gradient."""
+        return self.kind.hard_counts(self.logits, self.target, self.weight)
 
 
 def read_ordinary(
@@ -150,17 +172,17 @@ def read_ordinary(
         return None
     if not (_is_plain(logits, target, weight) and (threshold is None or type(threshold) is float)):
         return None
-    reading, classes = _read_shapes(logits.shape, target.shape, target.dtype, task)
+    reading, columns = _read_shapes(logits.shape, target.shape, target.dtype, task)
     if reading == "multiclass":
         plain = threshold is not None or weight is not None
         return None if plain else _read_classes(logits, target, step, validate)
     closed = closed_form(COLUMNS_STEP if step is None else step)
-    if closed is None or classes == 0:
+    if closed is None or columns == 0:
         return None
-    if classes > 1 and task is None and not judge.settled and inspects_targets(logits, validate):
+    if columns > 1 and task is None and not judge.settled and inspects_targets(logits, validate):
         judge.look(target)
     on_gpu = _is_on_gpu(logits)
-    if on_gpu and (classes > 1 or validate or not binary.takes_triton(logits)):
+    if on_gpu and (columns > 1 or validate or not binary.takes_triton(logits)):
         return None
     is_checked = not on_gpu and (validate is None or validate)
     if is_checked:
@@ -173,13 +195,13 @@ def read_ordinary(
         check_threshold(threshold)
     if not on_gpu and target.dtype != logits.dtype:  # Triton's programs read any type
         target = target.to(logits.dtype)
-    kind = OrdinaryColumns(classes, closed.kind, closed.number, threshold)
+    kind = OrdinaryColumns(columns, closed.kind, closed.number, threshold)
     return OrdinaryBatch(logits, target, weight, kind, is_checked)
 
 
 def check_sums(sums: FourNumbers, logits: Tensor) -> None:
     """Raise an error if counts are not finite."""
-    total = sum(map(sum, sums)) if isinstance(sums[0], list) else sum(sums)
+    total = float(sums.sum()) if isinstance(sums, np.ndarray) else sum(sums)
     if not math.isfinite(total):
         check_finite(torch.tensor(total), logits)
 
@@ -220,12 +242,13 @@ def _read_classes(logits: Tensor, target: Tensor, step: Step | None, validate: b
     step = CLASSES_STEP if step is None else step
     closed = closed_form(step)
     has_class_numbers = target.dim() == 1 and not target.is_floating_point()  # not one-hot labels or shares
-    if closed is None or closed.kind not in ("linear", "identity") or logits.device.type != "cpu":
+    if closed is None or closed.kind not in ("linear", "identity") or logits.dim() != 2 or not has_class_numbers:
         return None
-    if logits.dim() != 2 or not has_class_numbers:
+    on_gpu = _is_on_gpu(logits)
+    if on_gpu and (validate or not classes.takes_triton(logits, ROWS)):
         return None
     target = target.long()
-    is_checked = validate is None or validate
+    is_checked = not on_gpu and (validate is None or validate)
     if is_checked:
         check_labels(target, logits.shape[1])
     threshold = 0.5 if closed.kind == "identity" else None  # as in ``class_counts``
@@ -331,14 +354,22 @@ def value_and_slopes(formula: Formula, numbers: FourNumbers, exclusive: bool) ->
         object.__setattr__(counts, name, cell)
     object.__setattr__(counts, "exclusive", exclusive)
     try:
-        if isinstance(numbers[0], float):
-            value = formula(counts)
-        else:
+        if isinstance(numbers, np.ndarray):
             with np.errstate(all="ignore"):  # tensors divide by 0 without a word, too
                 value = formula(counts)
+        else:
+            value = formula(counts)
     except NOT_FOR_DUALS:
         return None
-    return value if type(value) is Dual and isinstance(value.value, float) else None
+    if type(value) is not Dual or not (isinstance(value.value, float) or _is_one_number(value.value)):
+        return None
+    if type(value.slopes) is tuple and not isinstance(numbers[0], float):
+        value = Dual(value.value, times(value.slopes, 0.0 * numbers[0] + 1.0))
+    return value
+
+
+def _is_one_number(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 0
 
 
 class _Call:
@@ -368,14 +399,17 @@ class _ValueOfBatch(torch.autograd.Function):
             return None
         ctx.save_for_backward(logits, target, weight)
         ctx.kind, ctx.formula, ctx.slopes, ctx.kept = kind, call.formula, result.slopes, kept
+        if isinstance(result.value, Tensor):
+            return result.value if result.value._base is None else result.value.clone()
         return torch.scalar_tensor(result.value, dtype=logits.dtype, device="cpu")
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         logits, target, weight = ctx.saved_tensors
         is_differentiated, in_one = torch.is_grad_enabled(), has_storage(grad)  # not if vmapped over several gradients
-        factor = float(grad) if in_one and not is_differentiated else 1.0
-        slopes = tuple(slope * factor for slope in ctx.slopes)
+        slopes = ctx.slopes
+        if in_one and not is_differentiated:
+            slopes = times(slopes, grad if isinstance(slopes, Tensor) else float(grad))
         if is_differentiated or (logits.dtype == torch.float32 and _is_steep(slopes)):
             with torch.enable_grad():
                 stacked = ctx.kind.soft_counts(logits, target, weight)
@@ -388,9 +422,10 @@ class _ValueOfBatch(torch.autograd.Function):
 
 
 def _is_steep(slopes: Slopes) -> bool:
-    if isinstance(slopes[0], float):
+    """Return whether derivatives are too large for float32; those on a GPU, which was in float32 already, are not."""
+    if isinstance(slopes, tuple):
         return not -STEEPEST < min(slopes) <= max(slopes) < STEEPEST
-    return not np.abs(np.stack(slopes)).max() < STEEPEST
+    return isinstance(slopes, np.ndarray) and not np.abs(slopes).max() < STEEPEST
 
 
 def _unpickle(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor, exclusive: bool) -> Counts:

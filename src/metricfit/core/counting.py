@@ -39,7 +39,7 @@ def count_soft(
         group: One group number per row.
         judge: What a loss has seen of its targets so far.
         matrix: Whether counts of exclusive classes must hold the whole confusion matrix. Binary counts are one.
-        lazily: Whether counts on the CPU may be ``BatchCounts``.
+        lazily: Whether the counts may be ``BatchCounts``.
 
     Returns:
         The counts, as ``Counts.soft`` returns them.
@@ -48,7 +48,7 @@ def count_soft(
     if group is None and not matrix:
         ordinary = read_ordinary(logits, target, weight, settings, judge)
         if ordinary is not None:
-            return BatchCounts(ordinary) if lazily and ordinary.on_cpu else ordinary.counts()
+            return BatchCounts(ordinary) if lazily else ordinary.counts()
     kept = not torch.compiler.is_compiling()
     batch = canonical(logits, target, settings, weight=weight, group=group, judge=judge, keep_types=kept)
     default = CLASSES_STEP if isinstance(batch, Classes) else COLUMNS_STEP

@@ -33,22 +33,25 @@ LARGEST = sys.float_info.max
 #: spoil the gradient of the whole batch.
 LEAST, LEAST_FLOAT32 = sys.float_info.min**0.8, float(np.finfo(np.float32).tiny) ** 0.8
 
-#: The derivatives of a dual number by tp, fp, fn and tn.
-Slopes = tuple[Any, Any, Any, Any]
+#: The derivatives of a dual number by tp, fp, fn and tn: four numbers, or an array or a tensor with them as rows.
+Slopes = Any
 #: A number of any kind: a tensor, an array, a number or a dual number.
 Number = Any
+#: The derivatives of a constant.
+NO_SLOPES = (0.0, 0.0, 0.0, 0.0)
 
 
 class Dual:
-    """A number with its derivatives by tp, fp, fn and tn; with several classes, arrays with one number per class.
+    """A number with its derivatives by tp, fp, fn and tn; with several classes, an array with one number per class.
 
     Of an array, the number of a class depends on the counts of this class alone. ``sum`` adds the classes: the result
     is one number, whose derivatives are arrays with one number per class. The two mix as in ``array / array.sum()``
-    only where the first is a constant.
+    only where the first is a constant. Tensors take the place of arrays, so that nothing waits for a GPU.
 
     Args:
         value: The number, or one per class.
-        slopes: The four derivatives.
+        slopes: The four derivatives. They are a tuple of numbers as long as they are the same for all counts, which
+            costs no operation of arrays, and otherwise the rows of an array.
     """
 
     __slots__ = ("slopes", "value")
@@ -58,61 +61,60 @@ class Dual:
     def __init__(self, value: Any, slopes: Slopes) -> None:
         self.value, self.slopes = value, slopes
 
-    def _scaled(self, value: Any, factor: Any) -> Dual:
-        a, b, c, d = self.slopes
-        if type(factor) is np.ndarray:
-            return Dual(value, _combine(self.slopes, factor, NO_SLOPES, 0.0))
-        return Dual(value, (a * factor, b * factor, c * factor, d * factor))
+    def _plain(self, number: Any) -> Any:
+        """Return a number, an array or a tensor that mixes with this number; a tensor mixes with tensors alone."""
+        if isinstance(number, (int, float, np.number)):
+            return number
+        if is_tensor(number) if is_tensor(self.value) else isinstance(number, np.ndarray):
+            return number
+        raise TypeError(f"this dual number does not mix with {type(number).__name__}")
 
     def __add__(self, other: Any) -> Dual:
         if type(other) is not Dual:
-            return Dual(self.value + _plain(other), self.slopes)
-        (a, b, c, d), (e, f, g, h) = self.slopes, other.slopes
-        return Dual(self.value + other.value, (a + e, b + f, c + g, d + h))
+            return Dual(self.value + self._plain(other), self.slopes)
+        return Dual(self.value + other.value, _add(self.slopes, other.slopes))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Dual:
         if type(other) is not Dual:
-            return Dual(self.value - _plain(other), self.slopes)
-        (a, b, c, d), (e, f, g, h) = self.slopes, other.slopes
-        return Dual(self.value - other.value, (a - e, b - f, c - g, d - h))
+            return Dual(self.value - self._plain(other), self.slopes)
+        return Dual(self.value - other.value, _add(self.slopes, times(other.slopes, -1.0)))
 
     def __rsub__(self, other: Any) -> Dual:
-        a, b, c, d = self.slopes
-        return Dual(_plain(other) - self.value, (-a, -b, -c, -d))
+        return Dual(self._plain(other) - self.value, times(self.slopes, -1.0))
 
     def __mul__(self, other: Any) -> Dual:
         if type(other) is not Dual:
-            factor = _plain(other)
-            return self._scaled(self.value * factor, factor)
+            factor = self._plain(other)
+            return Dual(self.value * factor, times(self.slopes, factor))
         return Dual(self.value * other.value, _combine(self.slopes, other.value, other.slopes, self.value))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Dual:
         if type(other) is not Dual:
-            other = Dual(_plain(other), NO_SLOPES)
+            other = Dual(self._plain(other), NO_SLOPES)
         value, inverse = _quotient(self.value, other.value), _quotient(1.0, other.value)
         return Dual(value, _combine(self.slopes, inverse, other.slopes, -value * inverse))
 
     def __rtruediv__(self, other: Any) -> Dual:
-        return Dual(_plain(other), NO_SLOPES) / self
+        return Dual(self._plain(other), NO_SLOPES) / self
 
     def __pow__(self, exponent: float) -> Dual:
-        power = _plain(exponent)
-        if power == 0:
-            return self._scaled(self.value**power, 0.0)
-        return self._scaled(self.value**power, power * self.value ** (power - 1))
+        power = self._plain(exponent)
+        factor = power * self.value ** (power - 1) if power else 0.0
+        return Dual(self.value**power, times(self.slopes, factor))
 
     def __neg__(self) -> Dual:
-        return self._scaled(-self.value, -1.0)
+        return self * -1.0
 
     def __pos__(self) -> Dual:
         return self
 
     def __abs__(self) -> Dual:
-        return self._scaled(abs(self.value), np.sign(self.value))
+        sign = (self.value > 0) * 1.0 - (self.value < 0) * 1.0
+        return Dual(abs(self.value), times(self.slopes, sign))
 
     def __lt__(self, other: Any) -> Any:
         return self.value < value_of(other)
@@ -136,50 +138,66 @@ class Dual:
 
     def __getitem__(self, place: Any) -> Dual:
         """Return the number of one class, ``x[..., k]``, whose derivatives by the counts of other classes are 0."""
-        only = np.zeros(self.value.shape)
+        only = 0.0 * self.value
         only[place] = 1.0
-        a, b, c, d = self.slopes
-        return Dual(self.value[place], (a * only, b * only, c * only, d * only))
+        return Dual(self.value[place], times(self.slopes, only))
 
     def sum(self, axis: int = -1) -> Dual:
-        """Add the numbers of all classes."""
-        classes = len(self.value)
-        slopes = tuple(np.full(classes, slope) if isinstance(slope, float) else slope for slope in self.slopes)
-        return Dual(float(self.value.sum(axis)), slopes)  # type: ignore[arg-type]
+        """Add the numbers of all classes; one number is its sum."""
+        if not getattr(self.value, "ndim", 0):
+            return self
+        slopes = times(self.slopes, 0.0 * self.value + 1.0) if type(self.slopes) is tuple else self.slopes
+        return Dual(self.value.sum(axis), slopes)
 
     def __repr__(self) -> str:
         return f"Dual({self.value}, {self.slopes})"
 
 
+def times(slopes: Slopes, factor: Any) -> Slopes:
+    """Return derivatives times a number, an array or a tensor."""
+    if type(slopes) is not tuple:
+        return slopes * factor
+    if isinstance(factor, (int, float)):
+        a, b, c, d = slopes
+        return a * factor, b * factor, c * factor, d * factor
+    return NO_SLOPES if slopes is NO_SLOPES else rows_of(slopes, factor, factor.ndim) * factor
+
+
+def _add(first: Slopes, second: Slopes) -> Slopes:
+    if type(first) is tuple and type(second) is tuple:
+        (a, b, c, d), (e, f, g, h) = first, second
+        return a + e, b + f, c + g, d + h
+    if first is NO_SLOPES or second is NO_SLOPES:
+        return second if first is NO_SLOPES else first
+    if type(first) is tuple:
+        first, second = second, first
+    return first + (rows_of(second, first, first.ndim - 1) if type(second) is tuple else second)
+
+
 def _combine(first: Slopes, x: Any, second: Slopes, y: Any) -> Slopes:
-    """Return ``first x + second y``; of arrays without the many products with 0."""
-    if type(x) is np.ndarray:
-        return tuple(_add_products(a, x, b, y) for a, b in zip(first, second, strict=True))
-    (a, b, c, d), (e, f, g, h) = first, second
-    return a * x + e * y, b * x + f * y, c * x + g * y, d * x + h * y
+    """Return ``first x + second y``."""
+    return _add(times(first, x), times(second, y))
 
 
-def _add_products(a: Any, x: Any, b: Any, y: Any) -> Any:
-    if type(a) is float and not a:
-        return 0.0 if type(b) is float and not b else b * y
-    return a * x if type(b) is float and not b else a * x + b * y
+def rows_of(slopes: tuple[float, ...], like: Any, axes: int) -> Any:
+    """Return four numbers as the rows of an array or of a tensor as ``like``, with more axes of length 1."""
+    shape = (4, *(1,) * axes)
+    return _of_tensors().kept_numbers(slopes, shape, like) if is_tensor(like) else np.array(slopes).reshape(shape)
 
 
 #: What a formula raises that does not take dual numbers, because it calls functions of torch, say.
 NOT_FOR_DUALS = (TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
-#: The derivatives of a constant.
-NO_SLOPES = (0.0, 0.0, 0.0, 0.0)
 
 
-def _plain(number: Any) -> Any:
-    """Return a number or an array; anything else, such as a tensor, does not mix with dual numbers."""
-    if isinstance(number, (int, float, np.ndarray, np.number)):
+def _as_dual(number: Any, like: Any = 0.0) -> Dual:
+    """Return a constant as a dual number; ``like`` is a number with which it mixes."""
+    if type(number) is Dual:
         return number
-    raise TypeError(f"a dual number does not mix with {type(number).__name__}")
+    return Dual(like._plain(number) if type(like) is Dual else number, NO_SLOPES)
 
 
-def _as_dual(number: Any) -> Dual:
-    return number if type(number) is Dual else Dual(_plain(number), NO_SLOPES)
+def _as_duals(x: Any, y: Any) -> tuple[Dual, Dual]:
+    return _as_dual(x, y), _as_dual(y, x)
 
 
 def value_of(number: Any) -> Any:
@@ -191,6 +209,8 @@ def _quotient(x: Any, y: Any) -> Any:
     """Divide as tensors do: x/0 is infinite, and 0/0 is NaN."""
     if type(y) is float and type(x) is float:
         return x / y if y else math.nan if x == 0 or x != x else math.copysign(math.inf, x)
+    if is_tensor(x) or is_tensor(y):
+        return x / y
     with np.errstate(all="ignore"):
         return np.divide(x, y)
 
@@ -212,7 +232,7 @@ def ratio(numerator: Number, denominator: Number) -> Any:
         (0.25, 0.0)
     """
     if type(numerator) is Dual or type(denominator) is Dual:
-        top, bottom = _as_dual(numerator), _as_dual(denominator)
+        top, bottom = _as_duals(numerator, denominator)
         inverse = _safe_inverse(bottom.value)
         value = top.value * inverse
         return Dual(value, _combine(top.slopes, inverse, bottom.slopes, -value * inverse))
@@ -238,6 +258,8 @@ def _safe_inverse(denominator: Any) -> Any:
     """Return 1 / denominator, and 0 where the denominator counts as 0."""
     if isinstance(denominator, float):
         return 1.0 / denominator if abs(denominator) >= LEAST else 0.0
+    if is_tensor(denominator):
+        return _of_tensors().safe_inverse(denominator)
     empty = abs(denominator) < _least(denominator)
     return np.where(empty, 0.0, 1.0 / np.where(empty, 1.0, denominator))
 
@@ -271,7 +293,7 @@ def share(part: Number, rest: Number) -> Any:
         (0.25, 0.0)
     """
     if type(part) is Dual or type(rest) is Dual:
-        return _share_of_duals(_as_dual(part), _as_dual(rest))
+        return _share_of_duals(*_as_duals(part, rest))
     if is_tensor(part):
         return _of_tensors().share(part, rest)
     return _divide_plain(part, part + rest)
@@ -280,7 +302,8 @@ def share(part: Number, rest: Number) -> Any:
 def _share_of_duals(part: Dual, rest: Dual) -> Dual:
     inverse = _safe_inverse(part.value + rest.value)
     of_part, of_rest = part.value * inverse, rest.value * inverse
-    return Dual(of_part, _combine(part.slopes, of_rest * inverse, rest.slopes, -of_part * inverse))
+    of_rest_slopes = times(times(rest.slopes, -1.0), of_part * inverse)  # the sign of constants costs no operation
+    return Dual(of_part, _add(times(part.slopes, of_rest * inverse), of_rest_slopes))
 
 
 def root(x: Number) -> Any:
@@ -300,12 +323,12 @@ def root(x: Number) -> Any:
     """
     if is_tensor(x):
         return _of_tensors().root(x)
-    number = value_of(x)
-    if isinstance(number, (int, float)):
-        value: Any = math.sqrt(number) if number >= LEAST else 0.0
-    else:
-        value = np.where(number < _least(number), 0.0, np.sqrt(np.maximum(number, 0.0)))
-    return x._scaled(value, 0.5 * _safe_inverse(value)) if type(x) is Dual else value
+    if type(x) is Dual:
+        value = root(x.value)
+        return Dual(value, times(x.slopes, 0.5 * _safe_inverse(value)))
+    if isinstance(x, (int, float)):
+        return math.sqrt(x) if x >= LEAST else 0.0
+    return np.where(x < _least(x), 0.0, np.sqrt(np.maximum(x, 0.0)))
 
 
 def where(condition: Any, x: Number, y: Number) -> Any:
@@ -323,17 +346,18 @@ def where(condition: Any, x: Number, y: Number) -> Any:
         >>> where(np.array([True, False]), np.array([1.0, 2.0]), 0.0)
         array([1., 0.])
     """
-    if is_tensor(condition):
-        return sys.modules["torch"].where(condition, x, y)
     if isinstance(condition, (bool, np.bool_)):
         chosen = x if condition else y
         return _as_dual(chosen) if type(x) is Dual or type(y) is Dual else chosen
     if type(x) is Dual or type(y) is Dual:
-        first, second = _as_dual(x), _as_dual(y)
-        pairs = zip(first.slopes, second.slopes, strict=True)
-        slopes = tuple(np.where(condition, of_x, of_y) for of_x, of_y in pairs)
-        return Dual(np.where(condition, first.value, second.value), slopes)
-    return np.where(condition, x, y)
+        first, second = _as_duals(x, y)
+        value = where(condition, first.value, second.value)
+        axes = max(value.ndim, *(part.slopes.ndim - 1 for part in (first, second) if type(part.slopes) is not tuple), 0)
+        of_first, of_second = (
+            rows_of(part.slopes, value, axes) if type(part.slopes) is tuple else part.slopes for part in (first, second)
+        )
+        return Dual(value, where(condition, of_first, of_second))
+    return (sys.modules["torch"] if is_tensor(condition) else np).where(condition, x, y)
 
 
 def minimum(x: Number, y: Number) -> Any:
@@ -350,9 +374,7 @@ def minimum(x: Number, y: Number) -> Any:
         >>> minimum(np.array([1.0, 3.0]), 2.0), minimum(1.0, 2.0)
         (array([1., 2.]), 1.0)
     """
-    if is_tensor(x) or is_tensor(y):
-        return _of_tensors().extreme(x, y, largest=False)
-    return _choose(x, y, value_of(x) < value_of(y))
+    return _extreme(x, y, value_of(x) < value_of(y), largest=False)
 
 
 def maximum(x: Number, y: Number) -> Any:
@@ -369,16 +391,13 @@ def maximum(x: Number, y: Number) -> Any:
         >>> maximum(np.array([1.0, 3.0]), 2.0), maximum(1.0, 2.0)
         (array([2., 3.]), 2.0)
     """
-    if is_tensor(x) or is_tensor(y):
-        return _of_tensors().extreme(x, y, largest=True)
-    return _choose(x, y, value_of(x) > value_of(y))
+    return _extreme(x, y, value_of(x) > value_of(y), largest=True)
 
 
-def _choose(x: Any, y: Any, first: Any) -> Any:
-    chosen = where(first, x, y)
-    if type(chosen) is not Dual and type(x) is not Dual and type(y) is not Dual:
-        return chosen
-    return where(value_of(x) == value_of(y), (_as_dual(x) + y) * 0.5, chosen)
+def _extreme(x: Any, y: Any, is_first: Any, *, largest: bool) -> Any:
+    if type(x) is Dual or type(y) is Dual:
+        return where(value_of(x) == value_of(y), (_as_dual(x, y) + y) * 0.5, where(is_first, x, y))
+    return _of_tensors().extreme(x, y, largest=largest) if is_tensor(is_first) else where(is_first, x, y)
 
 
 def sigmoid(x: Number) -> Any:
@@ -412,7 +431,7 @@ def clip(x: Number, low: float, high: float) -> Any:
     if is_tensor(x):
         return x.clamp(low, high)
     if type(x) is Dual:
-        return x._scaled(clip(x.value, low, high), 1.0 * ((x.value >= low) & (x.value <= high)))
+        return Dual(clip(x.value, low, high), times(x.slopes, 1.0 * ((x.value >= low) & (x.value <= high))))
     return min(max(x, low), high) if isinstance(x, (int, float)) else np.clip(x, low, high)
 
 
@@ -447,12 +466,12 @@ def without_tiny(x: Number) -> Any:
     """
     if is_tensor(x):
         return _of_tensors().without_tiny(x)
-    return where(value_of(x) > _least(value_of(x)), x, 0.0 * x)
+    return where(value_of(x) > smallest_divisor(x), x, 0.0 * x)
 
 
 def duals(cells: Sequence[Any]) -> list[Dual]:
-    """Return dual numbers of four counts: floats, or lists with one float per class."""
-    if not isinstance(cells[0], float):
+    """Return dual numbers of four counts: floats, tensors, or lists with one float per class."""
+    if not isinstance(cells[0], float) and not is_tensor(cells[0]):
         cells = [np.array(cell) for cell in cells]
     return [Dual(cell, slopes) for cell, slopes in zip(cells, _UNITS, strict=True)]
 
@@ -462,7 +481,8 @@ _UNITS = ((1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.0
 
 def smallest_divisor(x: Number) -> float:
     """Return the amount below which a denominator of this kind counts as 0."""
-    return _of_tensors().SMALLEST_DIVISOR.get(x.dtype, 1.0) if is_tensor(x) else _least(value_of(x))
+    number = value_of(x)
+    return _of_tensors().SMALLEST_DIVISOR.get(number.dtype, 1.0) if is_tensor(number) else _least(number)
 
 
 def fits_float32(number: Any) -> Any:

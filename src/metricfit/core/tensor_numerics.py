@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -47,6 +48,27 @@ def share(part: Tensor, rest: Tensor) -> Tensor:
     mostly_part = part > rest.clamp(min=least)  # the bound makes the value 0 wherever the total counts as 0
     smaller = _divide(torch.where(mostly_part, rest, part), total, total < least)
     return torch.where(mostly_part, 1 - smaller, smaller)
+
+
+def safe_inverse(denominator: Tensor) -> Tensor:
+    """Return 1 / denominator, and 0 where it counts as 0, in three operations; NaN stays NaN. There is no gradient."""
+    denominator = denominator if denominator.is_floating_point() else denominator.double()
+    shrunk = torch.nn.functional.hardshrink(denominator, SMALLEST_DIVISOR[denominator.dtype])
+    return shrunk.reciprocal_().nan_to_num_(nan=math.nan, posinf=0.0, neginf=0.0)
+
+
+def kept_numbers(numbers: tuple[float, ...], shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Return numbers as a tensor of the type of another one, on its device."""
+    return _keep_numbers(numbers, shape, like.dtype, like.device)
+
+
+@lru_cache(maxsize=256)
+def _keep_numbers(
+    numbers: tuple[float, ...], shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return numbers that are kept, because copying them to a GPU in every step would wait for it."""
+    with torch.inference_mode(False):
+        return torch.tensor(numbers, dtype=dtype, device=device).reshape(shape)
 
 
 def root(x: Tensor) -> Tensor:

@@ -170,9 +170,8 @@ class TrainingWatch:
         if self.last is None:
             return None
         cells, exclusive = self.last
-        if not isinstance(cells[0], Tensor):
-            cells = torch.tensor(cells, device="cpu").reshape(4, -1).unbind()
-        return Counts(*cells, exclusive=exclusive)
+        cells = cells if isinstance(cells[0], Tensor) else torch.tensor(cells, device="cpu")
+        return Counts(*(cell.reshape(-1) if cell.dim() == 0 else cell for cell in cells), exclusive=exclusive)
 
     def look(self, module: MetricLoss, loss: Tensor, logits: Tensor) -> None:
         """Look at a forward pass.
@@ -295,7 +294,7 @@ def _has_both(counts: Counts, classes: tuple[int, ...] | None) -> bool:
 
 
 def _classes(cell: Any) -> int:
-    return cell.shape[-1] if isinstance(cell, Tensor) else 1 if isinstance(cell, float) else len(cell)
+    return cell.shape[-1] if getattr(cell, "shape", ()) else 1
 
 
 def _number(scalar: Tensor) -> float:

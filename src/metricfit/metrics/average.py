@@ -12,7 +12,7 @@ import numpy as np
 
 from metricfit.core.arrays import Array, cast, full, is_tensor, namespace
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import Dual, constant, ratio, where
+from metricfit.core.numerics import Dual, constant, ratio, value_of, where
 from metricfit.core.types import Average, ZeroDivision
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.group_gap import GroupGap, has_samples, is_undefined
@@ -195,7 +195,7 @@ def averaged(
         share = where(share.sum(-1)[..., None] > 0, share, 1.0 if mask is None else mask)
     total = share.sum(-1)
     if isinstance(value, Dual):
-        return (value * ratio(share, float(total))).sum()
+        return (value * ratio(share, total)).sum()
     mean = ratio((share * value).sum(-1), total)
     return mean if present is None else _skip(mean, share.sum(-1) > 0)
 
@@ -210,7 +210,8 @@ def _without_class_axis(value: Any, counts: Counts) -> Any:
 
 
 def _ones(value: Any) -> Any:
-    return np.ones(value.value.shape) if isinstance(value, Dual) else namespace(value).ones_like(value)
+    like = value_of(value)
+    return namespace(like).ones_like(like)
 
 
 def _skip(value: Array, present: Array) -> Array:
@@ -236,8 +237,8 @@ def _shares(
     if not training and counts.exclusive:
         return cast(~((counts.positives <= 0) & (counts.predicted <= 0)), value.dtype)
     if training and "positives" in metric.needs:
-        empty = constant(counts.positives) <= 0  # NaN is not left out: it shows that logits diverged
-        return where(empty, 0.0, _ones(value))
+        is_left_out = constant(counts.positives) <= 0  # NaN is not left out: it shows that logits diverged
+        return cast(~is_left_out, value_of(value).dtype)
     return _ones(value)
 
 

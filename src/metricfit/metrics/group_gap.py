@@ -10,7 +10,7 @@ from itertools import product
 
 from metricfit.core.arrays import Array, exact, namespace
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import maximum, minimum, where
+from metricfit.core.numerics import maximum, minimum, value_of, where
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.parsing import in_brackets
@@ -40,11 +40,12 @@ def has_samples(metric: Metric, counts: Counts, value: Array) -> Array:
         array([ True, False])
     """
     present = counts.n > 0
-    for needed in metric.needs or ("positives",) * (metric.user_defined and counts.tp.shape[-1] > 1):
+    for needed in metric.needs or ("positives",) * (metric.user_defined and counts.classes > 1):
         present = present & (getattr(counts, needed) > 0)
     if metric.class_index is not None:
         present = present[..., metric.class_index : metric.class_index + 1]
-    return present if present.shape == value.shape else present.any(-1)
+    shapes = (getattr(value_of(part), "shape", ()) for part in (present, value))
+    return present if operator.eq(*shapes) else present.any(-1)
 
 
 def is_measured(metric: Metric, counts: Counts, value: Array) -> Array:

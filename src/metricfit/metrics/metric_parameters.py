@@ -104,7 +104,8 @@ def expand_parameter(metric: object, key: str, value: Parameter, cell: Array) ->
     """
     if not isinstance(value, tuple):
         return value
-    classes = 1 if isinstance(value_of(cell), float) else value_of(cell).shape[-1]
+    cell = value_of(cell)
+    classes = cell.shape[-1] if getattr(cell, "shape", ()) else 1
     if len(value) != classes:
         raise InvalidValueError(f"{metric!r} has {len(value)} values of {key}, the counts have {classes} classes")
     if not is_tensor(cell):

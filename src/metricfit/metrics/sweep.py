@@ -17,7 +17,6 @@ from metricfit.core.arrays import (
     exact_type,
     full,
     in_kind_of,
-    is_boolean,
     is_floating,
     is_tensor,
     namespace,
@@ -25,9 +24,10 @@ from metricfit.core.arrays import (
     sort_falling,
     sort_with_flags,
     take_along,
+    without_gradient,
 )
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import LARGEST, ROUNDING, clip, sigmoid, where
+from metricfit.core.numerics import LARGEST, ROUNDING, sigmoid, where
 from metricfit.errors import InvalidTypeError, InvalidValueError, MetricfitError
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric
@@ -123,8 +123,7 @@ def choose_among_ties(tied: Array, tp: Array, fp: Array) -> Array:
     """
     first = argmax(tied)[..., None]
     alike = tied & (fp == take_along(fp, first))
-    most = namespace(tp).amax(where(alike, tp, -1.0), -1)[..., None]
-    return argmax(alike & (tp == most))[..., None]
+    return where(alike, tp, -1.0).argmax(-1)[..., None]  # the first of equal ones
 
 
 def area_under_roc(tp: Array, fp: Array) -> Array:
@@ -217,7 +216,8 @@ def one_class(formula: Metric | Requirement, counts: Counts) -> Array:
     """Return the metric's values, or the requirement's violations, at every threshold of a binary sweep."""
     if isinstance(formula, GroupGap):
         raise InvalidValueError(f"{formula.name} is between groups, and has no value at one threshold for all rows")
-    value = formula(counts) if isinstance(formula, Metric) else formula.violation(counts)
+    with without_gradient(counts.tp):
+        value = formula(counts) if isinstance(formula, Metric) else formula.violation(counts)
     if value.shape != counts.tp.shape:
         raise InvalidValueError(
             f"{formula} must give one value per threshold, shape {tuple(counts.tp.shape)}; got {tuple(value.shape)}"
@@ -296,17 +296,20 @@ def search_columns(scores: Array, target: Array, metric: Metric) -> ColumnThresh
 
 
 def _search(scores: Array, target: Array, metric: Metric) -> ColumnThresholds:
-    falling, labels = sort_with_flags(scores, target == 1)
+    is_positive = target == 1
+    falling, labels = sort_with_flags(scores, is_positive)
     curve = _Curve(falling, labels, metric)
     is_long = _on_cpu(scores) and len(scores) == 1 and scores.shape[1] >= CPU_BLOCK
     first, tp, fp, better = curve.best_part() if is_long else (0, *curve.part(0, scores.shape[1] + 1, 0.0))
     xp = namespace(scores)
     place = choose_among_ties(better >= _least(xp.amax(better, -1))[..., None], tp, fp)
-    score = cast(take_along(falling, xp.clip(place + first - 1, 0, None)), tp.dtype)
-    threshold = where(place + first == 0, math.inf, score)[..., 0]
+    row = place + (first - 1)
+    score = cast(take_along(falling, xp.clip(row, 0, None)), tp.dtype)
+    threshold = where(row < 0, math.inf, score)[..., 0]
     value = take_along(better, place)[..., 0]
     ends = falling[:, :: max(1, falling.shape[1] - 1)]  # NaN is sorted before infinity
-    valid = xp.isfinite(ends).all(-1) & _are_labels(target)
+    with np.errstate(invalid="ignore"):
+        valid = (ends - ends == 0).all(-1) & (is_positive | (target == 0)).all(-1)
     return ColumnThresholds(threshold, -value if metric.minimize else value, valid)
 
 
@@ -316,9 +319,10 @@ def _on_cpu(values: Array) -> bool:
 
 def _least(highest: Array) -> Array:
     """Return the lowest value that is as good as the highest: equal values that were rounded differently are ties."""
-    with np.errstate(over="ignore"):
-        least = highest - ROUNDING * clip(abs(highest), 0.0, LARGEST)
-    return clip(least, -LARGEST, math.inf)  # -inf is between equal scores
+    with np.errstate(invalid="ignore"):
+        least = highest - ROUNDING * abs(highest)
+    # An infinite value gives NaN, and no finite value ties with it; -inf is between equal scores.
+    return namespace(least).nan_to_num(least, nan=math.inf, posinf=math.inf, neginf=-LARGEST)
 
 
 class _Curve:
@@ -372,13 +376,3 @@ class _Curve:
             stop += int(argmax(negatives)) if bool(negatives.any()) else self.n + 1 - stop
             tp, fp, better = self.part(start, stop, before[block])
         return start, tp, fp, better
-
-
-def _are_labels(target: Array) -> Array:
-    """Return whether all labels of a column are 0 or 1, ``(c,)``; a label of NaN is not."""
-    xp = namespace(target)
-    if is_boolean(target):
-        return xp.isfinite(target[:, 0])
-    low, high = (target.amin(-1), target.amax(-1)) if is_tensor(target) else (target.min(-1), target.max(-1))
-    valid = (low >= 0) & (high <= 1)
-    return valid & (target * target == target).all(-1) if is_floating(target) else valid

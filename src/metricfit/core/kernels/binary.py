@@ -156,7 +156,7 @@ def takes_triton(logits: Tensor) -> bool:
     )
 
 
-def _programs() -> Any:
+def programs() -> Any:
     """Return the module of Triton's programs, which is imported only where there is Triton."""
     from metricfit.core.kernels.triton import binary as programs
 
@@ -192,7 +192,7 @@ class _SoftCounts(torch.autograd.Function):
         threshold: Threshold,
     ) -> Tensor:
         if not isinstance(threshold, Tensor) and takes_triton(logits) and has_storage(logits):
-            return _programs().counts(logits, target, weight, kind, number, threshold)
+            return programs().counts(logits, target, weight, kind, number, threshold)
         if rows := _rows_on_cpu(logits, target, weight, threshold):
             counts = [binary_cpu.counts(x, y, w, kind, number, t) for x, y, w, t in rows]
             return (counts[0] if len(rows) == 1 else torch.stack(counts, 1)).reshape(4, *logits.shape[:-1])
@@ -214,7 +214,7 @@ class _SoftCounts(torch.autograd.Function):
         # vmapped. Both need plain operations.
         plain = torch.is_grad_enabled() or not has_storage(grad)
         if not plain and per_label is None and takes_triton(logits):
-            of_logits = _programs().gradient(logits, target, weight, grad, ctx.kind, ctx.number, threshold)
+            of_logits = programs().gradient(logits, target, weight, grad, ctx.kind, ctx.number, threshold)
         elif rows := None if plain else _rows_on_cpu(logits, target, weight, threshold):
             ends = zip((grad[0] - grad[2]).reshape(-1), (grad[1] - grad[3]).reshape(-1), strict=True)
             parts = [

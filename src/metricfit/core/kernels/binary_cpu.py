@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.step_formulas import both_ends, linear_pieces
-from metricfit.core.tensor_numerics import mix_by_label
+from metricfit.core.tensor_numerics import is_positive, mix_by_label
 
 BLOCK = 2**19
 LONG = 2**12  # several rows shorter than this are faster in plain operations, all at once
@@ -325,23 +325,28 @@ def handles_few(logits: Tensor, threshold: float) -> bool:
     return logits.numel() <= FEW and INSIDE <= threshold <= 1 - INSIDE
 
 
-def few_counts(
-    x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float
-) -> tuple[list[Any], Array]:
-    """Return soft counts, and what ``gradient`` needs: four numbers for logits ``(n,)``, four lists for ``(n, c)``."""
+def few_counts(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> tuple[Any, Array]:
+    """Return soft counts and what ``gradient`` needs: four numbers for logits ``(n,)``, ``(4, c)`` for ``(n, c)``."""
     mass, rest, slope = _decide_few(x.detach().numpy(), kind, number, threshold)
     weight = None if w is None else w.numpy()
-    return _sum_few(mass, rest, y.numpy(), weight), slope if weight is None else slope * weight
+    return _sum_decisions(mass, rest, y.numpy(), weight), slope if weight is None else slope * weight
 
 
-def _sum_few(mass: Array, rest: Array, positive: Array, weight: Array | None) -> list[Any]:
+def _sum_decisions(mass: Array, rest: Array, positive: Array, weight: Array | None) -> Any:
     negative = 1.0 - positive
     if weight is not None:
         positive, negative = positive * weight, negative * weight
     if positive.ndim == 1:
         return [float(labels.dot(amount)) for amount in (mass, rest) for labels in (positive, negative)]
     ones = np.ones(len(positive), positive.dtype)
-    return [ones.dot(labels * amount).tolist() for amount in (mass, rest) for labels in (positive, negative)]
+    cells = [ones.dot(labels * amount) for amount in (mass, rest) for labels in (positive, negative)]
+    return np.array(cells, np.float64)
+
+
+def hard_counts(x: Tensor, y: Tensor, w: Tensor | None, threshold: float) -> Array:
+    """Return the counts of the decisions ``sigmoid(x) >= threshold`` as ``few_counts`` does, exactly."""
+    decided, labels = is_positive(x, threshold).double().numpy(), y.double().numpy()
+    return _sum_decisions(decided, 1.0 - decided, labels, None if w is None else w.double().numpy())
 
 
 def few_gradient(y: Tensor, of_positive: Any, of_negative: Any, slope: Array) -> Array:

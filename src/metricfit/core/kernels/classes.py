@@ -113,12 +113,7 @@ class _ClassCounts(torch.autograd.Function):
     def forward(
         logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout, kept: bool
     ) -> tuple[Tensor, Tensor | None]:
-        p = None
-        if kept and takes_triton(logits, layout):
-            size = _programs().kept_size(target.numel(), logits.shape[layout.class_axis], step.threshold)
-            p = logits.new_empty(size, dtype=torch.float32)
-        elif kept:
-            p = torch.empty_like(logits)
+        p = memory_to_keep(logits, target, step, layout) if kept else None
         return counts(logits, target, weight, step, layout, p), p
 
     @staticmethod
@@ -200,6 +195,14 @@ def gradient(
             of_counts, kept = grad[:, block[0]] if per_image else grad, None if p is None else p[block]
             classes_cpu.write_gradient(x, y, w, of_counts, step, layout, result[block], scratch, kept)
     return result
+
+
+def memory_to_keep(logits: Tensor, target: Tensor, step: StepAt, layout: Layout) -> Tensor:
+    """Return the memory for what ``counts`` keeps for ``gradient``."""
+    if not takes_triton(logits, layout):
+        return torch.empty_like(logits)
+    size = _programs().kept_size(target.numel(), logits.shape[layout.class_axis], step.threshold)
+    return logits.new_empty(size, dtype=torch.float32)
 
 
 def keeps_something(logits: Tensor, step: StepAt, layout: Layout) -> bool:

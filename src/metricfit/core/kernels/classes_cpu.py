@@ -327,8 +327,8 @@ def handles_few(logits: Tensor, kind: str) -> bool:
     return kind in ("linear", "identity") and logits.numel() <= SMALL
 
 
-def few_counts(logits: Tensor, target: Tensor, kind: str, delta: float) -> tuple[list[list[float]], Kept]:
-    """Return soft counts, four lists with one number per class, and what ``gradient`` needs."""
+def few_counts(logits: Tensor, target: Tensor, kind: str, delta: float) -> tuple[Array, Kept]:
+    """Return soft counts ``(4, c)`` in float64, and what ``gradient`` needs."""
     x, labels = logits.detach().numpy(), target.numpy()
     (n, classes), samples = x.shape, _samples(len(x))
     first = x.argmax(1) * n + samples
@@ -347,7 +347,7 @@ def few_counts(logits: Tensor, target: Tensor, kind: str, delta: float) -> tuple
     fp = of_others.sum(1)
     fn = np.bincount(labels, _sum_classes(of_others), classes)  # positives - tp would cancel
     tn = np.maximum(n - positives - fp, 0.0)
-    return [tp.tolist(), fp.tolist(), fn.tolist(), tn.tolist()], kept
+    return np.array((tp, fp, fn, tn)), kept
 
 
 def _decide_linearly(kept: Kept, first: Array, delta: float) -> Kept:

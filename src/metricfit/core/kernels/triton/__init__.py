@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -40,5 +41,7 @@ def launch(
         static: Settings that the program is compiled for.
         warps: Number of warps of each program.
     """
-    with torch.cuda.device(tensors[0].device):
+    device = tensors[0].get_device()
+    is_current = device == -1 or device == torch.cuda.current_device()  # -1 is the CPU, in Triton's interpreter
+    with nullcontext() if is_current else torch.cuda.device(device):
         kernel[grid](*tensors, *numbers, **static, num_warps=warps)
