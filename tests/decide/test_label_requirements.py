@@ -6,14 +6,15 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, recall_score
 
-from metricfit.decide import best_decision, choose
+from metricfit.decide import best_decision
+from metricfit.decide import labels as label_module
 from metricfit.metrics.feasibility import InfeasibleError
 
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
-    monkeypatch.setattr(choose, "FEWEST", 2)
-    monkeypatch.setattr(choose, "MOST", 2)
+    monkeypatch.setattr(label_module, "FEWEST", 2)
+    monkeypatch.setattr(label_module, "MOST", 2)
 
 
 def rows(n=200, labels=2, seed=0):

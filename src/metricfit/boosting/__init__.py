@@ -2,7 +2,6 @@
 
 - ``functions``: ``objective``, cross-entropy plus the loss of a metric, with gradients and second derivatives, and
   ``eval_metric``, the metric at its best threshold, for early stopping.
-- ``library_rows``: scores, labels and weights in the way that each library passes them, checked; ``prior_logits``.
 
 The libraries are imported by those who train with them: ``pip install metricfit[boosting]`` has all three.
 """

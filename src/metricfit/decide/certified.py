@@ -64,10 +64,10 @@ from metricfit.decide.bounds import (
 )
 from metricfit.decide.calibration import fit_calibration, sigmoid
 from metricfit.decide.offsets import PenalisedProblem, offset_problem, search_offsets, search_required
-from metricfit.decide.rules import Goal, Guarantee, middle_of, value_at
+from metricfit.decide.rules import Goal, Guarantee, choose_threshold, middle_of, value_at
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import best_of_allowed, judge_requirements
-from metricfit.metrics.feasibility import ChosenThreshold, InfeasibleError, RequirementValue
+from metricfit.metrics.feasibility import ChosenThreshold, InfeasibleError, RequirementValue, what_is_reachable
 from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import Sweep, expected_sweep, sum_by_threshold, sweep
 
@@ -340,6 +340,25 @@ def choose_certified(
     results = certified.marked(judged, goal.requirements, at)
     value = value_at(observed, goal.metric, threshold)
     return ChosenThreshold(middle_of(logits, threshold), value, certified.feasible, results)
+
+
+def choose_best(
+    scores: Floats, y: Integers, weight: Floats | None, goal: Goal, times: Floats | None = None
+) -> ChosenThreshold:
+    """Choose the threshold of two classes; with a guarantee, ``times`` says how often each row counts in the tests."""
+    if goal.guarantee is not None:
+        return choose_certified(scores, y, weight, goal, times)
+    return choose_threshold(scores, y, weight, goal.metric, goal.requirements, rule=goal.rule)
+
+
+def why_not(
+    scores: Floats, y: Integers, goal: Goal, label: int, threshold: float, results: Mapping[str, RequirementValue]
+) -> str:
+    """Say that the requirements of a label, or of two classes (0), cannot be met or promised, and what can."""
+    shown = goal.as_shown(label, threshold)
+    if goal.guarantee is not None:
+        return what_can_be_promised(scores, y, goal, threshold, shown)
+    return what_is_reachable(goal.requirements, results, shown)
 
 
 def certify_group(scores: Floats, target: Integers, goal: Goal, name: Any, *, groups: int) -> Booleans:

@@ -15,38 +15,23 @@ from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.threads import one_thread
 from metricfit.core.types import LabelAverage, ScalarAverage
 from metricfit.decide.bounds import check_confidence, check_exact, draw_one_per_group
-from metricfit.decide.calibration import fit_calibration, fit_label_calibration
-from metricfit.decide.certified import check_guarantee, choose_certified, what_can_be_promised
+from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.certified import check_guarantee, choose_best, why_not
 from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.classes import choose_class_decision, judge_class_decision
 from metricfit.decide.costs import choose_cost_decision, choose_cost_without_intervals
 from metricfit.decide.decision import (
     CostDecision,
     Decision,
-    LabelDecision,
     OffsetDecision,
     ThresholdDecision,
 )
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.labels import (
-    LabelGoals,
-    choose_label_thresholds,
-    choose_required_thresholds,
-    judge_label_requirements,
-    label_value,
-    row_values,
-)
-from metricfit.decide.optimism import (
-    corrected_value,
-    draw_multiplicities,
-    interval_of_decisions,
-    judged_by_others,
-    number_of_resamples,
-    without_gain,
-)
-from metricfit.decide.rules import Goal, Guarantee, Rule, Shown, check_rule, choose_threshold, probability_of
+from metricfit.decide.labels import LabelGoals, choose_label_decision
+from metricfit.decide.optimism import corrected_value, draw_multiplicities, interval_of_decisions, number_of_resamples
+from metricfit.decide.rules import Goal, Guarantee, Rule, Shown, check_rule, probability_of, thresholds_of_counts
 from metricfit.errors import InvalidValueError
-from metricfit.metrics.feasibility import ChosenThreshold, InfeasibleError, what_is_reachable
+from metricfit.metrics.feasibility import InfeasibleError
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats import bootstrap
@@ -158,23 +143,12 @@ def choose_threshold_decision(rows: HeldOut, goal: Goal) -> ThresholdDecision:
         The decision.
     """
     scores = rows.logits.squeeze(1)
-    chosen = _best_threshold(scores, rows.y, rows.weight, goal)
-    not_reachable, at = None, goal.as_shown(0, chosen.threshold)
-    if not chosen.feasible and goal.guarantee is None:
-        not_reachable = what_is_reachable(goal.requirements, chosen.requirements, at)
-    elif not chosen.feasible:
-        not_reachable = what_can_be_promised(scores, rows.y, goal, chosen.threshold, at)
+    chosen = choose_best(scores, rows.y, rows.weight, goal)
+    not_reachable = None
+    if not chosen.feasible:
+        not_reachable = why_not(scores, rows.y, goal, 0, chosen.threshold, chosen.requirements)
     evidence = goal.evidence(chosen.value, chosen.requirements, not_reachable)
     return ThresholdDecision(chosen.threshold, evidence=evidence)
-
-
-def _best_threshold(
-    scores: Floats, y: Integers, weight: Floats | None, goal: Goal, times: Floats | None = None
-) -> ChosenThreshold:
-    """Choose a threshold; with a guarantee, ``times`` says how often each row counts in the tests."""
-    if goal.guarantee is not None:
-        return choose_certified(scores, y, weight, goal, times)
-    return choose_threshold(scores, y, weight, goal.metric, goal.requirements, rule=goal.rule)
 
 
 def judge_threshold_decision(decision: ThresholdDecision, rows: HeldOut, goal: Goal) -> ThresholdDecision:
@@ -212,7 +186,7 @@ def judge_threshold_decision(decision: ThresholdDecision, rows: HeldOut, goal: G
         estimate, ends = decision.evidence.value, (at_threshold.low, at_threshold.high)
     else:
         corrected = corrected_value(
-            lambda weight: (scores >= _best_threshold(scores, y, weight, goal).threshold).astype(np.int64), rows, goal
+            lambda weight: (scores >= choose_best(scores, y, weight, goal).threshold).astype(np.int64), rows, goal
         )
         estimate, ends = corrected.value, corrected.interval
     value_ends = (drawn.interval.low, drawn.interval.high)
@@ -239,9 +213,9 @@ def resampled_thresholds(rows: HeldOut, goal: Goal) -> Floats:
     for times in draw_multiplicities(rows.y, rows.groups, number_of_resamples(len(rows.y)), goal.seed):
         weight = rows.weights * times
         z = fit_calibration(logits, rows.y, weight)(logits) if goal.rule == "plugin" else logits
-        chosen = _best_threshold(z.squeeze(1), rows.y, weight, goal, times)
+        chosen = choose_best(z.squeeze(1), rows.y, weight, goal, times)
         called.append((z >= chosen.threshold).sum(0))
-    return _thresholds_of_counts(logits, np.stack(called)).squeeze(1)
+    return thresholds_of_counts(logits, np.stack(called)).squeeze(1)
 
 
 def _with_equal_thresholds(interval: tuple[float, float], scores: Floats, threshold: float) -> tuple[float, float]:
@@ -250,78 +224,6 @@ def _with_equal_thresholds(interval: tuple[float, float], scores: Floats, thresh
     lowest = float(below.max()) if len(below) else threshold
     highest = float(above.min()) if len(above) else threshold
     return min(interval[0], lowest), max(interval[1], highest)
-
-
-#: Total number of logits that the resamples choose thresholds on, and the fewest and the most resamples.
-LOGITS_CHOSEN_ON, FEWEST, MOST = 1_000_000, 10, 50
-
-
-def choose_label_decision(rows: HeldOut, goal: Goal) -> LabelDecision:
-    """Choose one threshold per label.
-
-    Thresholds that are tuned on the labels overfit rare labels (Lin and Lin, CIKM 2023). The plug-in rule smooths them:
-    thresholds follow from probabilities, whose calibration rare labels share with all others.
-
-    Args:
-        rows: Calibrated logits and labels ``(n, c)``.
-        goal: What the decision is for.
-
-    Returns:
-        The decision. By the empirical rule, its corrected value is estimated on the rows that resamples leave out, for
-        which the thresholds are chosen again. By the plug-in rule and under requirements it is the value on the
-        held-out rows, and its interval that of the same decisions on resamples.
-    """
-    metric, average, logits, y = goal.metric, goal.average, rows.logits, rows.y
-    goals = LabelGoals(goal, y.shape[1])
-
-    def choose(z: Floats, weight: Floats | None, times: Floats | None = None) -> tuple[Floats, dict[int, bool]]:
-        if not goal.requirements:
-            return choose_label_thresholds(z, y, weight, metric, average, rule=goal.rule), {}
-        return choose_required_thresholds(z, y, weight, goals, times)
-
-    thresholds, feasible = choose(logits, rows.weight)
-    results, not_reachable = judge_label_requirements(rows, goals, thresholds, feasible)
-    decided = (logits >= thresholds).astype(np.float64)
-    value = label_value(decided, y, rows.weight, metric, average)
-    votes, times, row_sums = np.zeros_like(decided), np.zeros(len(y)), np.zeros(len(y))
-    values, counts = [], []
-    stratum = np.zeros(len(y), dtype=np.int64)  # rows have no class, and are drawn from all
-    resamples = int(np.clip(LOGITS_CHOSEN_ON // logits.size, FEWEST, MOST))
-    for multiplicity in draw_multiplicities(stratum, rows.groups, resamples, goal.seed):
-        weight, left_out = rows.weights * multiplicity, (multiplicity == 0).astype(np.float64)
-        z = fit_label_calibration(logits, y, weight)(logits) if goal.rule == "plugin" else logits
-        called = (z >= choose(z, weight, multiplicity)[0]).astype(np.float64)
-        counts.append(called.sum(0))
-        called = decided if goal.is_fixed else called
-        votes += called * left_out[:, None]
-        times += left_out
-        if average == "samples":
-            row_sums += left_out * row_values(called, y.astype(np.float64), metric)
-        values.append(label_value(called, y, weight, metric, average))
-    judged = times > 0
-    if average == "samples":
-        corrected = float((rows.weights * row_sums / np.maximum(times, 1))[judged].sum() / rows.weights[judged].sum())
-    else:
-        corrected = label_value(judged_by_others(votes, times, decided), y, rows.weight, metric, average)
-    corrected = value if goal.is_fixed else without_gain(corrected, value, metric)
-    low, high = compute_interval(np.array(values), None, 0.95)
-    ends = np.clip(np.array([low, high]) + corrected - np.mean(values), *metric.bounds)
-    several = _thresholds_of_counts(logits, np.stack(counts))
-    below, above = np.quantile(several, 0.025, 0, method="lower"), np.quantile(several, 0.975, 0, method="higher")
-    # The ends may be logits of rows, but the threshold lies between two.
-    intervals = np.stack([np.minimum(below, thresholds), np.maximum(above, thresholds)], axis=1)
-    decision = LabelDecision(thresholds, intervals, evidence=goal.evidence(value, results, not_reachable))
-    return decision.with_evidence(
-        value_interval=(low, high), corrected_value=corrected, corrected_interval=(float(ends[0]), float(ends[1]))
-    )
-
-
-def _thresholds_of_counts(logits: Floats, positives: Integers | Floats) -> Floats:
-    """Return thresholds ``(..., c)`` that these numbers of rows reach, halfway between two logits of a column."""
-    falling = np.sort(logits, axis=0)[::-1]
-    padded = np.concatenate([falling[:1] + 2, falling, falling[-1:] - 2])
-    above, columns = positives.astype(np.int64), np.arange(logits.shape[1])
-    return np.asarray((padded[above, columns] + padded[above + 1, columns]) / 2)
 
 
 def checked_guarantee(

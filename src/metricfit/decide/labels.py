@@ -32,22 +32,19 @@ from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.types import LabelAverage
 from metricfit.decide.bounds import draw_one_per_group, format_percent
-from metricfit.decide.calibration import sigmoid
-from metricfit.decide.certified import certify_thresholds, check_guarantee, what_can_be_promised
+from metricfit.decide.calibration import fit_label_calibration, sigmoid
+from metricfit.decide.certified import certify_thresholds, check_guarantee, choose_best, why_not
+from metricfit.decide.decision import LabelDecision
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.rules import Goal, Rule, allowed_on_both, check_rule, choose_threshold, middle_of
+from metricfit.decide.optimism import draw_multiplicities, judged_by_others, without_gain
+from metricfit.decide.rules import Goal, Rule, allowed_on_both, check_rule, choose_threshold, thresholds_of_counts
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.curves import best_of_allowed, judge_requirements, metric_of_label
-from metricfit.metrics.feasibility import (
-    Allowed,
-    InfeasibleError,
-    RequirementValue,
-    allowed_thresholds,
-    what_is_reachable,
-)
+from metricfit.metrics.curves import judge_requirements, metric_of_label
+from metricfit.metrics.feasibility import Allowed, InfeasibleError, RequirementValue, allowed_thresholds
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import expected_sweep, sweep
+from metricfit.stats.results import compute_interval
 
 #: Maximum number of rounds through the labels.
 ROUNDS = 10
@@ -113,25 +110,8 @@ def choose_label_thresholds(
         >>> choose_label_thresholds(z, y, None, f1, "macro", rule="empirical")
         array([ 1.5, -2. ])
     """
-    kind, z, y = check_rule(rule), to_numpy(logits, np.float64), to_numpy(y, np.int64)
-    labels, weight = z.shape[1], None if weight is None else to_numpy(weight, np.float64)
-    if average in ("macro", "weighted"):
-        there = (y if weight is None else y * (weight > 0)[:, None]).any(0).tolist()
-        rules: list[Rule] = [kind if seen else "empirical" for seen in there]  # a label of no row is never called
-        thresholds = [
-            choose_threshold(z[:, j], y[:, j], weight, metric_of_label(metric, j, labels), rule=rules[j]).threshold
-            for j in range(labels)
-        ]
-        return np.array(thresholds)
-    check_average(metric, "micro")
-    w = np.ones(len(z)) if weight is None else weight
-    if average == "micro":
-        repeated = w.repeat(labels)
-        common = choose_threshold(z.reshape(-1), y.reshape(-1), repeated, metric, rule=kind).threshold
-        start = np.full(labels, common)
-        return start if kind == "plugin" else improve_by_label(z, y, w, metric, start, "micro")
-    start = np.full(labels, _common_of_samples(z, y, w, metric))
-    return start if kind == "plugin" else improve_by_label(z, y, w, metric, start, "samples")
+    goals = LabelGoals(Goal(metric, average=average, rule=check_rule(rule)), to_numpy(logits).shape[1])
+    return choose_required_thresholds(logits, y, weight, goals)[0]
 
 
 def improve_by_label(
@@ -141,8 +121,8 @@ def improve_by_label(
     metric: Metric,
     start: Floats,
     average: Literal["micro", "samples"],
-    allowed: Mapping[int, Booleans] | None = None,
-    labels: Sequence[int] | None = None,
+    allowed: Mapping[int, Booleans],
+    labels: Sequence[int],
 ) -> Floats:
     """Change one threshold at a time until a round brings no improvement.
 
@@ -154,7 +134,7 @@ def improve_by_label(
         start: The thresholds to start from.
         average: "micro" or "samples".
         allowed: For some labels, which of their thresholds may be chosen: infinity and the distinct logits, falling.
-        labels: The labels whose thresholds are changed; by default all.
+        labels: The labels whose thresholds are changed.
 
     Returns:
         The thresholds.
@@ -164,9 +144,9 @@ def improve_by_label(
     decided = (z >= thresholds).astype(np.float64)
     for _ in range(ROUNDS):
         before = best
-        for label in range(z.shape[1]) if labels is None else labels:
+        for label in labels:
             cuts, values = values_of_label(z, t, w, metric, decided, label)
-            if allowed is not None and label in allowed:
+            if label in allowed:
                 values = np.where(allowed[label], values, -np.inf)
             lowest = z[:, label][decided[:, label] > 0]  # the threshold that decides as now is the first below these
             now = int((cuts > lowest.min()).sum()) if len(lowest) else 0
@@ -270,10 +250,11 @@ class LabelGoals:
     def of(self, label: int) -> Goal:
         """Return the goal of one label; with a guarantee for each, so that all of them hold together."""
         guarantee, metric = self.goal.guarantee, metric_of_label(self.goal.metric, label, self.labels)
+        requirements = list(self.by_label.get(label, {}).values())
         if guarantee is not None:
             error = (1 - guarantee.confidence) / max(1, len(self.by_label))
-            guarantee = replace(guarantee, confidence=1 - error)
-        return replace(self.goal, metric=metric, requirements=list(self.by_label[label].values()), guarantee=guarantee)
+            guarantee = replace(guarantee, confidence=1 - error) if requirements else None
+        return replace(self.goal, metric=metric, requirements=requirements, guarantee=guarantee)
 
     def check_rows(self, y: Integers) -> None:
         """Raise an error if no scores could guarantee the requirements on these labels ``(n, c)``.
@@ -317,7 +298,7 @@ def _allowed(goal: Goal, z: Floats, y: Integers, weight: Floats | None, times: F
 def choose_required_thresholds(
     logits: Array, y: Array, weight: Array | None, goals: LabelGoals, times: Floats | None = None
 ) -> tuple[Floats, dict[int, bool]]:
-    """Choose one threshold of calibrated logits per label, under requirements.
+    """Choose one threshold of calibrated logits per label, under requirements if there are any.
 
     Under "macro" and "weighted" each label has the best of its thresholds that meet its requirements. Under "micro" and
     "samples" the thresholds are those without requirements; those that are not allowed move to the allowed ones with
@@ -335,29 +316,39 @@ def choose_required_thresholds(
     """
     z, y = to_numpy(logits, np.float64), to_numpy(y, np.int64)
     w = np.ones(len(z)) if weight is None else to_numpy(weight, np.float64)
-    if not w.all():  # rows of weight 0 are no thresholds
+    if goals.by_label and not w.all():  # rows of weight 0 are no thresholds
         there = w > 0
         z, y, w, times = z[there], y[there], w[there], None if times is None else times[there]
         goals = LabelGoals(goals.goal.take(there), goals.labels)
-    goal = goals.goal
-    thresholds = choose_label_thresholds(z, y, w, goal.metric, goal.average, rule=goal.rule)
-    allowed: dict[int, Booleans] = {}
-    feasible: dict[int, bool] = {}
-    for label in goals.by_label:
-        scores, target, alone = z[:, label], y[:, label], goals.of(label)
-        if not target.any():
-            alone = replace(alone, rule="empirical")
-        allowed[label], feasible[label] = _allowed(alone, scores, target, w, times)
-        if goal.average in ("macro", "weighted"):
-            judged_by = expected_sweep(scores, w) if alone.rule == "plugin" else sweep(scores, target, w)
-            thresholds[label] = middle_of(scores, best_of_allowed(judged_by, alone.metric, allowed[label]).threshold)
+    goal, labels, is_seen = goals.goal, range(goals.labels), (y * (w > 0)[:, None]).any(0)
+
+    def goal_of(label: int) -> Goal:
+        return goals.of(label) if is_seen[label] else replace(goals.of(label), rule="empirical")
+
     if goal.average in ("macro", "weighted"):
-        return thresholds, feasible
+        chosen = [choose_best(z[:, label], y[:, label], w, goal_of(label), times) for label in labels]
+        return np.array([each.threshold for each in chosen]), {
+            label: chosen[label].feasible for label in goals.by_label
+        }
+    check_average(goal.metric, "micro")
+    if goal.average == "micro":
+        together = z.reshape(-1), y.reshape(-1), w.repeat(goals.labels)
+        common = choose_threshold(*together, goal.metric, rule=goal.rule).threshold
+    else:
+        common = _common_of_samples(z, y, w, goal.metric)
     t = sigmoid(z) if goal.rule == "plugin" and goal.average == "micro" else y.astype(np.float64)
-    changed = None
-    if goal.rule == "plugin":
+
+    def improved(start: Floats, allowed: Mapping[int, Booleans], changed: Sequence[int]) -> Floats:
+        return improve_by_label(z, t, w, goal.metric, start, goal.average, allowed, changed) if changed else start
+
+    thresholds, changed = np.full(goals.labels, common), list(labels)
+    if goal.rule == "empirical":
+        thresholds = improved(thresholds, {}, changed)
+    found = {label: _allowed(goal_of(label), z[:, label], y[:, label], w, times) for label in goals.by_label}
+    allowed = {label: each.thresholds for label, each in found.items()}
+    if goal.rule == "plugin" or not allowed:
         changed = [label for label in allowed if not _is_allowed(label, z, thresholds, allowed)]
-    return improve_by_label(z, t, w, goal.metric, thresholds, goal.average, allowed, changed), feasible
+    return improved(thresholds, allowed, changed), {label: each.feasible for label, each in found.items()}
 
 
 def _is_allowed(label: int, z: Floats, thresholds: Floats, allowed: Mapping[int, Booleans]) -> bool:
@@ -380,13 +371,70 @@ def judge_label_requirements(
     messages = []
     for label, requirements in goals.by_label.items():
         alone, at = goals.of(label), float(thresholds[label])
-        z, target, shown = rows.logits[:, label], rows.y[:, label], alone.as_shown(label, at)
+        z, target = rows.logits[:, label], rows.y[:, label]
         judged = judge_requirements(alone.requirements, sweep(z, target, rows.weight), at)
         for text, requirement in requirements.items():
             result = judged[str(requirement)]
             results[text] = result._replace(met=feasible[label]) if alone.guarantee is not None else result
-        if not feasible[label] and alone.guarantee is None:
-            messages.append(what_is_reachable(alone.requirements, judged, shown))
-        elif not feasible[label]:
-            messages.append(what_can_be_promised(z, target, alone, at, shown))
+        if not feasible[label]:
+            messages.append(why_not(z, target, alone, label, at, judged))
     return results, "; ".join(messages) or None
+
+
+#: Total number of logits that the resamples choose thresholds on, and the fewest and the most resamples.
+LOGITS_CHOSEN_ON, FEWEST, MOST = 1_000_000, 10, 50
+
+
+def choose_label_decision(rows: HeldOut, goal: Goal) -> LabelDecision:
+    """Choose one threshold per label.
+
+    Thresholds that are tuned on the labels overfit rare labels (Lin and Lin, CIKM 2023). The plug-in rule smooths them:
+    thresholds follow from probabilities, whose calibration rare labels share with all others.
+
+    Args:
+        rows: Calibrated logits and labels ``(n, c)``.
+        goal: What the decision is for.
+
+    Returns:
+        The decision. By the empirical rule, its corrected value is estimated on the rows that resamples leave out, for
+        which the thresholds are chosen again. By the plug-in rule and under requirements it is the value on the
+        held-out rows, and its interval that of the same decisions on resamples.
+    """
+    metric, average, logits, y = goal.metric, goal.average, rows.logits, rows.y
+    goals = LabelGoals(goal, y.shape[1])
+
+    thresholds, feasible = choose_required_thresholds(logits, y, rows.weight, goals)
+    results, not_reachable = judge_label_requirements(rows, goals, thresholds, feasible)
+    decided = (logits >= thresholds).astype(np.float64)
+    value = label_value(decided, y, rows.weight, metric, average)
+    votes, times, row_sums = np.zeros_like(decided), np.zeros(len(y)), np.zeros(len(y))
+    values, counts = [], []
+    stratum = np.zeros(len(y), dtype=np.int64)  # rows have no class, and are drawn from all
+    resamples = int(np.clip(LOGITS_CHOSEN_ON // logits.size, FEWEST, MOST))
+    for multiplicity in draw_multiplicities(stratum, rows.groups, resamples, goal.seed):
+        weight, left_out = rows.weights * multiplicity, (multiplicity == 0).astype(np.float64)
+        z = fit_label_calibration(logits, y, weight)(logits) if goal.rule == "plugin" else logits
+        called = (z >= choose_required_thresholds(z, y, weight, goals, multiplicity)[0]).astype(np.float64)
+        counts.append(called.sum(0))
+        called = decided if goal.is_fixed else called
+        votes += called * left_out[:, None]
+        times += left_out
+        if average == "samples":
+            row_sums += left_out * row_values(called, y.astype(np.float64), metric)
+        values.append(label_value(called, y, weight, metric, average))
+    judged = times > 0
+    if average == "samples":
+        corrected = float((rows.weights * row_sums / np.maximum(times, 1))[judged].sum() / rows.weights[judged].sum())
+    else:
+        corrected = label_value(judged_by_others(votes, times, decided), y, rows.weight, metric, average)
+    corrected = value if goal.is_fixed else without_gain(corrected, value, metric)
+    low, high = compute_interval(np.array(values), None, 0.95)
+    ends = np.clip(np.array([low, high]) + corrected - np.mean(values), *metric.bounds)
+    several = thresholds_of_counts(logits, np.stack(counts))
+    below, above = np.quantile(several, 0.025, 0, method="lower"), np.quantile(several, 0.975, 0, method="higher")
+    # The ends may be logits of rows, but the threshold lies between two.
+    intervals = np.stack([np.minimum(below, thresholds), np.maximum(above, thresholds)], axis=1)
+    decision = LabelDecision(thresholds, intervals, evidence=goal.evidence(value, results, not_reachable))
+    return decision.with_evidence(
+        value_interval=(low, high), corrected_value=corrected, corrected_interval=(float(ends[0]), float(ends[1]))
+    )

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.core.arrays import Array, Booleans, Floats, to_numpy
+from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
 from metricfit.decide.decision import Evidence, to_probability
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import best_of_allowed, best_or_nearest, judge_requirements
@@ -211,3 +212,11 @@ def middle_of(scores: Floats, threshold: float) -> float:
         return float(scores.max()) + 1.0
     lower = scores[scores < threshold]
     return (threshold + float(lower.max())) / 2 if len(lower) else threshold - 1.0
+
+
+def thresholds_of_counts(logits: Floats, positives: Integers | Floats) -> Floats:
+    """Return thresholds ``(..., c)`` that these numbers of rows reach, halfway between two logits of a column."""
+    falling = np.sort(logits, axis=0)[::-1]
+    padded = np.concatenate([falling[:1] + 2, falling, falling[-1:] - 2])
+    above, columns = positives.astype(np.int64), np.arange(logits.shape[1])
+    return np.asarray((padded[above, columns] + padded[above + 1, columns]) / 2)
