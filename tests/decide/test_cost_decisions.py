@@ -13,15 +13,19 @@ from metricfit.decide.costs import (
     best_margin,
     check_costs,
     choose_cost_decision,
-    choose_cost_without_intervals,
     cost_columns,
     interval_of_costs,
+    judge_cost_decision,
     row_costs,
 )
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.rules import Goal
 
 METRIC = metrics.cost(fp=5, fn="amount")
+
+
+def judged(rows, goal):
+    return judge_cost_decision(choose_cost_decision(rows, goal), rows, goal)
 
 
 def draw(rows=300, seed=0, zeros=0.1, rounded=False):
@@ -66,7 +70,7 @@ def test_the_best_threshold_of_margins_is_that_of_brute_force(seed, rounded):
 def test_the_plugin_rule_decides_each_row_by_its_expected_cost():
     z, y, amount = draw()
     held_out = collect_held_out(z[:, None], y, None, None, {"amount": amount})
-    decision = choose_cost_decision(held_out, Goal(METRIC, rule="plugin"))
+    decision = judged(held_out, Goal(METRIC, rule="plugin"))
     costs = row_costs(METRIC, {"amount": amount}, len(y))
     p = expit(z)
     called = decision.decide(costs.margins(z))
@@ -100,8 +104,8 @@ def test_a_row_that_costs_nothing_is_never_positive_and_one_with_free_alarms_alw
 def test_the_empirical_rule_is_optimistic_and_corrected():
     z, y, amount = draw(200)
     held_out = collect_held_out(z[:, None], y, None, None, {"amount": amount})
-    decision = choose_cost_decision(held_out, Goal(METRIC, rule="empirical"))
-    plugin = choose_cost_decision(held_out, Goal(METRIC, rule="plugin"))
+    decision = judged(held_out, Goal(METRIC, rule="empirical"))
+    plugin = judged(held_out, Goal(METRIC, rule="plugin"))
     assert decision.evidence.value <= plugin.evidence.value
     assert decision.evidence.corrected_value > decision.evidence.value
     assert decision.interval[0] <= decision.threshold <= decision.interval[1]
@@ -119,7 +123,7 @@ def test_rows_without_a_wrong_decision_leave_the_cost_uncertain():
     z = np.repeat([8.0, -8.0], 30)
     y = np.repeat([1, 0], 30)
     held_out = collect_held_out(z[:, None], y, None, None, {"amount": np.full(60, 5.0)})
-    decision = choose_cost_decision(held_out, Goal(METRIC, rule="plugin"))
+    decision = judged(held_out, Goal(METRIC, rule="plugin"))
     assert decision.evidence.value == 0.0 == decision.evidence.corrected_interval[0]
     assert 0.05 < decision.evidence.corrected_interval[1] < 1.0
 
@@ -154,7 +158,7 @@ def test_a_column_with_nearly_that_name_is_suggested():
 def test_a_module_without_costs_refuses_the_decision():
     columns = {"amount": torch.tensor([1.0, 2.0])}
     held_out = collect_held_out(torch.tensor([[0.0], [1.0]]), torch.tensor([0, 1]), None, None, columns)
-    decision = choose_cost_without_intervals(held_out, Goal(METRIC))
+    decision = choose_cost_decision(held_out, Goal(METRIC))
     assert isinstance(decision, RowCostDecision)
     with pytest.raises(ValueError, match="costs of each row"):
         DecisionModule(torch.nn.Identity(), decision)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,15 +19,10 @@ from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.certified import check_guarantee, choose_best, why_not
 from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.classes import choose_class_decision, judge_class_decision
-from metricfit.decide.costs import choose_cost_decision, choose_cost_without_intervals
-from metricfit.decide.decision import (
-    CostDecision,
-    Decision,
-    OffsetDecision,
-    ThresholdDecision,
-)
+from metricfit.decide.costs import choose_cost_decision, judge_cost_decision
+from metricfit.decide.decision import Decision, ThresholdDecision
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.labels import LabelGoals, choose_label_decision
+from metricfit.decide.labels import LabelGoals, choose_label_decision, judge_label_decision
 from metricfit.decide.optimism import corrected_value, draw_multiplicities, interval_of_decisions, number_of_resamples
 from metricfit.decide.rules import Goal, Guarantee, Rule, Shown, check_rule, probability_of, thresholds_of_counts
 from metricfit.errors import InvalidValueError
@@ -87,21 +82,15 @@ def choose_decision(
         settings: dict[str, Any] = {"groups": rows.groups, "seed": seed, "out_of_fold": out_of_fold}
         guarantee = checked_guarantee(requirements, rows.y, confidence, weight=rows.weight, **settings)
         goal = replace(goal, guarantee=guarantee)
-    if has_labels:
-        return choose_label_decision(rows, goal)
-    if metric.columns:  # without requirements, so without a guarantee
-        return choose_cost_decision(rows, goal)
-    decision = _choose(rows, goal)
+    choose, judge = _functions_of(rows, goal)
+    decision = choose(rows, goal)
     value = decision.evidence.value
     if not np.isfinite(value):
         raise InvalidValueError(
             f"{metric.name} is {value} at the best decision on the held-out rows: it divides by a count that "
             "is 0. Add a number to the denominator, or cap it, as in 'tp/max(fp, 1)'"
         )
-    if isinstance(decision, ThresholdDecision):
-        return judge_threshold_decision(decision, rows, goal)
-    assert isinstance(decision, (OffsetDecision, CostDecision))
-    return judge_class_decision(decision, rows, goal)
+    return judge(decision, rows, goal)
 
 
 def choose_without_intervals(
@@ -119,13 +108,21 @@ def choose_without_intervals(
         The decision; its intervals and its corrected value are None.
     """
     requirements = class_requirements(subject_to, max(2, held_out.logits.shape[1]))
-    return _choose(held_out, Goal(metric, requirements, average, check_rule(rule), guarantee))
+    goal = Goal(metric, requirements, average, check_rule(rule), guarantee)
+    return _functions_of(held_out, goal)[0](held_out, goal)
 
 
-def _choose(rows: HeldOut, goal: Goal) -> Decision:
+def _functions_of(
+    rows: HeldOut, goal: Goal
+) -> tuple[Callable[[HeldOut, Goal], Any], Callable[[Any, HeldOut, Goal], Any]]:
+    """Return what chooses a kind of decision without intervals, and what adds its intervals and corrected value."""
+    if rows.y.ndim == 2:
+        return choose_label_decision, judge_label_decision
     if goal.metric.columns:
-        return choose_cost_without_intervals(rows, goal)
-    return choose_threshold_decision(rows, goal) if rows.logits.shape[1] == 1 else choose_class_decision(rows, goal)
+        return choose_cost_decision, judge_cost_decision
+    if rows.logits.shape[1] == 1:
+        return choose_threshold_decision, judge_threshold_decision
+    return choose_class_decision, judge_class_decision
 
 
 #: Total number of scores that the bootstrap draws, which limits its time to some seconds.

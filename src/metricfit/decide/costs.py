@@ -22,13 +22,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.decide.decision import Evidence, RowCostDecision
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.optimism import (
-    draw_multiplicities,
-    interval_of_decisions,
-    judged_by_others,
-    number_of_resamples,
-    quantiles,
-)
+from metricfit.decide.optimism import interval_of_decisions, number_of_resamples, quantiles, resample_decisions
 from metricfit.decide.rules import Goal
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
@@ -239,7 +233,7 @@ def best_margin(margins: Array, y: Array, weight: Array | None, costs: RowCosts)
     return BestMargin((high + low) / 2, float(lowest))
 
 
-def choose_cost_without_intervals(rows: HeldOut, goal: Goal) -> RowCostDecision:
+def choose_cost_decision(rows: HeldOut, goal: Goal) -> RowCostDecision:
     """Choose the decision about cost margins on held-out rows; its intervals and its corrected value are None."""
     costs = row_costs(goal.metric, rows.columns, len(rows.y))
     margins, threshold = costs.margins(rows.logits).reshape(-1), 0.0
@@ -249,37 +243,36 @@ def choose_cost_without_intervals(rows: HeldOut, goal: Goal) -> RowCostDecision:
     return RowCostDecision(threshold, evidence=Evidence(value))
 
 
-def choose_cost_decision(rows: HeldOut, goal: Goal) -> RowCostDecision:
-    """Choose the decision about cost margins on held-out rows, with intervals and a corrected value.
+def judge_cost_decision(decision: RowCostDecision, rows: HeldOut, goal: Goal) -> RowCostDecision:
+    """Return the decision with its intervals and its corrected value.
 
     By the plug-in rule the threshold is not chosen on the rows, so the corrected value is the value. By the empirical
     rule it is that of ``decide.optimism``: each row is judged by the decisions of the resamples that left it out, and
     the interval is that of the value, moved by the optimism.
 
     Args:
-        rows: Calibrated logits of held-out rows, with the columns of the costs.
-        goal: A metric with costs from columns, the rule and the seed of the bootstrap.
-
-    Returns:
-        The decision about cost margins.
+        decision: The decision.
+        rows: Calibrated logits of held-out rows, and the columns with their costs.
+        goal: What the decision was chosen for.
     """
     y, costs = rows.y, row_costs(goal.metric, rows.columns, len(rows.y))
-    decision = choose_cost_without_intervals(rows, goal)
     margins, value = costs.margins(rows.logits).reshape(-1), decision.evidence.value
     decided = margins >= decision.threshold
     low, high = _interval(rows, costs, decided, goal.seed)
     corrected, interval = value, None
     if goal.rule == "empirical":
-        votes, times, thresholds = np.zeros(len(y)), np.zeros(len(y)), []
-        for multiplicity in draw_multiplicities(y, rows.groups, number_of_resamples(len(y)), goal.seed):
-            thresholds.append(best_margin(margins, y, rows.weights * multiplicity, costs).threshold)
-            votes += (margins >= thresholds[-1]) * (multiplicity == 0)
-            times += multiplicity == 0
-        judged = judged_by_others(votes[:, None], times, decided[:, None])[:, 0]
-        corrected = max(mean_cost(costs.of_decisions(judged, y), rows.weight), value)
+        thresholds = []
+
+        def decide(weight: Floats) -> Floats:
+            thresholds.append(best_margin(margins, y, weight, costs).threshold)
+            called = margins >= thresholds[-1]
+            return np.stack([~called, called], axis=1).astype(np.float64)
+
+        number, otherwise = number_of_resamples(len(y)), np.stack([~decided, decided], axis=1).astype(np.float64)
+        judged, _ = resample_decisions(decide, lambda part, weight: 0.0, rows, goal.seed, otherwise, number)
+        corrected = max(mean_cost(costs.of_decisions(judged[:, 1], y), rows.weight), value)
         interval = quantiles(np.array(thresholds))
-    return RowCostDecision(decision.threshold, interval).with_evidence(
-        value=value,
+    return replace(decision, interval=interval).with_evidence(
         value_interval=(low, high),
         corrected_value=corrected,
         corrected_interval=(low + corrected - value, high + corrected - value),

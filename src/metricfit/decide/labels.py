@@ -386,7 +386,7 @@ LOGITS_CHOSEN_ON, FEWEST, MOST = 1_000_000, 10, 50
 
 
 def choose_label_decision(rows: HeldOut, goal: Goal) -> LabelDecision:
-    """Choose one threshold per label.
+    """Choose one threshold per label, without intervals.
 
     Thresholds that are tuned on the labels overfit rare labels (Lin and Lin, CIKM 2023). The plug-in rule smooths them:
     thresholds follow from probabilities, whose calibration rare labels share with all others.
@@ -396,17 +396,31 @@ def choose_label_decision(rows: HeldOut, goal: Goal) -> LabelDecision:
         goal: What the decision is for.
 
     Returns:
+        The decision.
+    """
+    goals = LabelGoals(goal, rows.y.shape[1])
+    thresholds, feasible = choose_required_thresholds(rows.logits, rows.y, rows.weight, goals)
+    results, not_reachable = judge_label_requirements(rows, goals, thresholds, feasible)
+    value = label_value(rows.logits >= thresholds, rows.y, rows.weight, goal.metric, goal.average)
+    return LabelDecision(thresholds, evidence=goal.evidence(value, results, not_reachable))
+
+
+def judge_label_decision(decision: LabelDecision, rows: HeldOut, goal: Goal) -> LabelDecision:
+    """Return the decision with its intervals and its corrected value.
+
+    Args:
+        decision: The decision.
+        rows: Calibrated logits and labels ``(n, c)``.
+        goal: What the decision was chosen for.
+
+    Returns:
         The decision. By the empirical rule, its corrected value is estimated on the rows that resamples leave out, for
         which the thresholds are chosen again. By the plug-in rule and under requirements it is the value on the
         held-out rows, and its interval that of the same decisions on resamples.
     """
     metric, average, logits, y = goal.metric, goal.average, rows.logits, rows.y
-    goals = LabelGoals(goal, y.shape[1])
-
-    thresholds, feasible = choose_required_thresholds(logits, y, rows.weight, goals)
-    results, not_reachable = judge_label_requirements(rows, goals, thresholds, feasible)
+    goals, thresholds, value = LabelGoals(goal, y.shape[1]), decision.thresholds, decision.evidence.value
     decided = (logits >= thresholds).astype(np.float64)
-    value = label_value(decided, y, rows.weight, metric, average)
     votes, times, row_sums = np.zeros_like(decided), np.zeros(len(y)), np.zeros(len(y))
     values, counts = [], []
     stratum = np.zeros(len(y), dtype=np.int64)  # rows have no class, and are drawn from all
@@ -434,7 +448,6 @@ def choose_label_decision(rows: HeldOut, goal: Goal) -> LabelDecision:
     below, above = np.quantile(several, 0.025, 0, method="lower"), np.quantile(several, 0.975, 0, method="higher")
     # The ends may be logits of rows, but the threshold lies between two.
     intervals = np.stack([np.minimum(below, thresholds), np.maximum(above, thresholds)], axis=1)
-    decision = LabelDecision(thresholds, intervals, evidence=goal.evidence(value, results, not_reachable))
-    return decision.with_evidence(
+    return replace(decision, intervals=intervals).with_evidence(
         value_interval=(low, high), corrected_value=corrected, corrected_interval=(float(ends[0]), float(ends[1]))
     )

@@ -97,25 +97,52 @@ def corrected_value(
     def value(shares: Floats, weights: Floats) -> float:
         return _value_of_shares(shares, y, weights, goal.metric, goal.average)
 
-    apparent = _as_shares(fit_decision(w), classes)
-    votes = np.zeros((len(y), classes))
-    values = []
-    balances = draw_balances(y, w, rows.groups, goal.seed, known=rows.balance_known)
-    for times, balance in zip(draw_multiplicities(y, rows.groups, number, goal.seed), balances, strict=False):
-        decided = _as_shares(fit_decision(w * times), classes)
-        values.append(value(decided, w * times * balance))
-        votes += decided * (times == 0)[:, None]
-    judged = judged_by_others(votes, votes.sum(1), apparent)
+    def decide(weights: Floats) -> Floats:
+        return _as_shares(fit_decision(weights), classes)
+
+    apparent = decide(w)
+    judged, values = resample_decisions(decide, value, rows, goal.seed, apparent, number)
     apparent_value = value(apparent, w)
     corrected = without_gain(value(judged, w), apparent_value, goal.metric)
     shift = corrected - float(np.mean(values))
-    low, high = quantiles(np.array(values))
+    low, high = quantiles(values)
     if np.isclose(low, high, rtol=0.0):
         interval = interval_of_decisions(judged, rows, goal)
     else:
         ends = np.clip([low + shift, high + shift], *goal.metric.bounds)
         interval = float(ends[0]), float(ends[1])
     return CorrectedValue(corrected, apparent_value - corrected, interval, number)
+
+
+def resample_decisions(
+    decide: Callable[[Floats], Floats],
+    value: Callable[[Floats, Floats], float],
+    rows: HeldOut,
+    seed: int,
+    otherwise: Floats,
+    resamples: int,
+) -> tuple[Floats, Floats]:
+    """Choose a decision again on resamples of the rows.
+
+    Args:
+        decide: Returns the shares in which each row is decided ``(n, k)``, from one weight per row.
+        value: Returns the value of such shares, from one weight per row.
+        rows: The rows.
+        seed: The seed of the resamples.
+        otherwise: The shares of rows that no resample leaves out.
+        resamples: The number of resamples.
+
+    Returns:
+        The mean decision about each row of the resamples that left it out, and the value on each resample, with the
+        class balance of a resample of all rows.
+    """
+    y, w, votes, values = rows.y, rows.weights, np.zeros_like(otherwise), []
+    balances = draw_balances(y, w, rows.groups, seed, known=rows.balance_known)
+    for times, balance in zip(draw_multiplicities(y, rows.groups, resamples, seed), balances, strict=False):
+        decided = decide(w * times)
+        values.append(value(decided, w * times * balance))
+        votes += decided * (times == 0)[:, None]
+    return judged_by_others(votes, votes.sum(1), otherwise), np.array(values)
 
 
 def judged_by_others(votes: Floats, times: Floats, otherwise: NDArray[Any]) -> Floats:

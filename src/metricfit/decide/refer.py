@@ -23,12 +23,10 @@ from metricfit.core.threads import one_thread
 from metricfit.decide.decision import Referral, ThresholdDecision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.optimism import (
-    draw_balances,
-    draw_multiplicities,
     interval_of_decisions,
-    judged_by_others,
     number_of_resamples,
     quantiles,
+    resample_decisions,
     without_gain,
 )
 from metricfit.decide.rules import Goal, Rule, check_rule, choose_threshold, middle_of
@@ -112,24 +110,21 @@ def choose_referral(
     region = search(scores, y, rows.weight, threshold=decision.threshold)
     decided = _decide(scores, region)
     is_fixed = goal.is_fixed or bool(requirements)  # resamples without a region decide far from here
-    votes = np.zeros((len(y), 3))
-    chosen_anew, at_region = [], []
-    balances = draw_balances(y, w, rows.groups, seed, known=rows.balance_known)
-    resamples = draw_multiplicities(y, rows.groups, number_of_resamples(len(y)), seed)
-    for multiplicity, balance in zip(resamples, balances, strict=False):
-        weight = w * multiplicity
-        at_region.append(_value(decided, y, weight * balance, metric))
-        if not is_fixed:
-            threshold = choose_threshold(scores, y, weight, metric, rule=rule).threshold
-            anew = _decide(scores, search(scores, y, weight, threshold=threshold))
-            chosen_anew.append(_value(anew, y, weight * balance, metric))
-            votes += anew * (multiplicity == 0)[:, None]
-    interval = _interval(np.array(at_region), decided, rows, goal)
+
+    def on_resamples(decide: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+        number = number_of_resamples(len(y))
+        return resample_decisions(decide, lambda part, w: _value(part, y, w, metric), rows, seed, decided, number)
+
+    def decide_anew(weight: Floats) -> Floats:
+        threshold = choose_threshold(scores, y, weight, metric, rule=rule).threshold
+        return _decide(scores, search(scores, y, weight, threshold=threshold))
+
+    interval = _interval(on_resamples(lambda weight: decided)[1], decided, rows, goal)
     corrected, corrected_interval = region.value, interval
     if not is_fixed:
-        judged = judged_by_others(votes, votes.sum(1), decided)
+        judged, chosen_anew = on_resamples(decide_anew)
         corrected = without_gain(_value(judged, y, w, metric), region.value, metric)
-        moved = np.array(chosen_anew) + corrected - np.mean(chosen_anew)
+        moved = chosen_anew + corrected - np.mean(chosen_anew)
         corrected_interval = _interval(np.clip(moved, *metric.bounds), judged, rows, goal)
     referral = Referral(region.low, region.high, region.share) if region.share > 0 else None
     return replace(decision, referral=referral).with_evidence(

@@ -1,0 +1,143 @@
+"""Which settings are worth their seconds, beside the default's: the portfolio of ``quality="best"``.
+
+    python -m studies.portfolio fit --data ../shared/data   # fit every setting; finished cells are kept
+    python -m studies.portfolio                             # choose, judge, write the results
+
+Every cell is a draw of about 1,200 training rows of one of the nineteen study tables, more if positives are rare, and of
+other rows that judge. The portfolio is chosen on some splits and judged on others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).resolve().parent / "results" / "portfolio.json"
+MOST_TRAINING, MOST_JUDGING, FEWEST_POSITIVES, FOLDS = 1200, 5000, 15, 5
+
+
+def candidates() -> dict[str, Callable[[], Any]]:
+    """Return all settings by name; the names of the default's families are theirs."""
+    from metricfit.tabular.families.boosting import SMALL, Boosting, Trees
+    from metricfit.tabular.families.forest import ExtraTrees
+    from metricfit.tabular.families.kernel import Kernel
+    from metricfit.tabular.families.linear import Linear
+    from metricfit.tabular.families.other_boosting import CatBoost, XGBoost
+
+    def lightgbm(name: str, patience: int = 40, **parameters: Any) -> Callable[[], Any]:
+        return lambda: Boosting(name, Trees(parameters, patience))
+
+    drawn = {"bagging_fraction": 0.8, "bagging_freq": 1}
+    return {
+        "linear": Linear,
+        "kernel": Kernel,
+        "kernel_wide": lambda: Kernel(name="kernel_wide", penalty=10.0, narrower=0.3),
+        "kernel_narrow": lambda: Kernel(name="kernel_narrow", penalty=3.0, narrower=3.0),
+        "boosting": Boosting,
+        "boosting_small": lambda: Boosting("boosting_small", SMALL),
+        "boosting_stumps": lightgbm(
+            "boosting_stumps", num_leaves=4, min_child_samples=5, feature_fraction=0.5, **drawn
+        ),
+        "boosting_seven": lightgbm(
+            "boosting_seven", num_leaves=7, min_child_samples=5, feature_fraction=0.6, lambda_l2=1.0, **drawn
+        ),
+        "boosting_random": lightgbm(
+            "boosting_random", num_leaves=15, extra_trees=True, min_child_samples=3, feature_fraction=0.7, lambda_l2=1.0
+        ),
+        "boosting_strong": lightgbm(
+            "boosting_strong", num_leaves=31, min_child_samples=40, feature_fraction=0.8, lambda_l2=10.0, **drawn
+        ),
+        "boosting_deep": lightgbm(
+            "boosting_deep", num_leaves=63, min_child_samples=2, feature_fraction=0.4, lambda_l1=0.5, **drawn
+        ),
+        "extra_trees": ExtraTrees,
+        "extra_trees_all": lambda: ExtraTrees(name="extra_trees_all", max_features=1.0),
+        "extra_trees_few": lambda: ExtraTrees(name="extra_trees_few", max_features="sqrt"),
+        "random_forest": lambda: ExtraTrees(name="random_forest", max_features="sqrt", best_cuts=True),
+        "random_forest_half": lambda: ExtraTrees(name="random_forest_half", max_features=0.5, best_cuts=True),
+        "catboost": CatBoost,
+        "catboost_shallow": lambda: CatBoost("catboost_shallow", {"depth": 4, "l2_leaf_reg": 5, "rsm": 0.6}),
+        "xgboost": XGBoost,
+        "xgboost_shallow": lambda: XGBoost(
+            "xgboost_shallow", {"max_depth": 3, "subsample": 0.8, "colsample_bytree": 0.6, "min_child_weight": 2}
+        ),
+    }
+
+
+def draw_rows(y: Any, split: int, name: str) -> tuple[Any, Any]:
+    """Return training rows and judging rows; both have the table's share of positives, as far as rows suffice."""
+    generator = np.random.default_rng([split, sum(map(ord, name))])
+    share = float(y.mean())
+    size = int(min(max(MOST_TRAINING, FEWEST_POSITIVES / share), 3 * MOST_TRAINING, 0.7 * len(y)))
+    training, judging = [], []
+    for label in (0, 1):
+        of_class = generator.permutation(np.flatnonzero(y == label))
+        number = round(size * (share if label else 1 - share))
+        rest = len(y) - size
+        most = round((len(of_class) - number) * min(1.0, MOST_JUDGING / rest))
+        training.append(of_class[:number])
+        judging.append(of_class[number : number + most])
+    return np.sort(np.concatenate(training)), np.sort(np.concatenate(judging))
+
+
+def fit_cell(data: Path, folder: Path, name: str, split: int) -> None:
+    """Write the logits of every setting on one draw."""
+    from metricfit.tabular.encoding.encoder import TableEncoder
+    from metricfit.tabular.families.family import Deadline, Features, TrainingRows
+    from metricfit.tabular.out_of_fold import fit_family
+    from metricfit.tabular.row_folds import stratified_folds
+    from metricfit_papers.datasets import load
+
+    path = folder / f"{name}-{split}.npz"
+    if path.exists():
+        return
+    rows = load(name, data)
+    y = np.asarray(rows.y, dtype=np.int64)
+    train, new = draw_rows(y, split, name)
+    encoder = TableEncoder()
+    encoded = TrainingRows(Features(encoder.fit(rows.X.iloc[train])), y[train], None, 2)
+    judged = Features(encoder.transform(rows.X.iloc[new]))
+    splits = stratified_folds(encoded, FOLDS, None, split)
+    parts = np.zeros(len(train), dtype=np.int64)
+    for fold, (_, held_out) in enumerate(splits):
+        parts[held_out] = fold
+    arrays = {"y": y[train], "folds": parts, "y_new": y[new]}
+    seconds = {}
+    for setting, make in candidates().items():
+        start = time.process_time()
+        fitted: Any = fit_family(make(), encoded, splits, seed=split, jobs=1, deadline=Deadline())
+        seconds[setting] = time.process_time() - start
+        arrays[f"{setting} out of fold"] = fitted.logits[:, 0]
+        arrays[f"{setting} new"] = fitted.model.logits(judged)[:, 0]
+    arrays["seconds"] = np.array([seconds[setting] for setting in candidates()])
+    np.savez_compressed(path, **arrays)
+    print(name, split, len(train), int(y[train].sum()), {k: round(v, 1) for k, v in seconds.items()}, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=["fit"])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--folder", type=Path, default=Path("runs/portfolio"))
+    parser.add_argument("--splits", type=int, nargs="+", default=[0, 1, 2, 3])
+    options = parser.parse_args(arguments)
+    if options.what == "fit":
+        from metricfit_papers.datasets import STUDY
+
+        options.folder.mkdir(parents=True, exist_ok=True)
+        for split in options.splits:
+            for name in STUDY:
+                fit_cell(options.data, options.folder, name, split)
+        return
+    _ = json, os
+
+
+if __name__ == "__main__":
+    main()
