@@ -3,8 +3,8 @@
     python -m studies.portfolio fit --data ../shared/data   # fit every setting; finished cells are kept
     python -m studies.portfolio                             # choose, judge, write the results
 
-Every cell is a draw of about 1,200 training rows of one of the nineteen study tables, more if positives are rare, and of
-other rows that judge. The portfolio is chosen on some splits and judged on others.
+Every cell is a draw of about 1,200 training rows of one of the nineteen study tables, more if positives are rare, and
+of other rows that judge. The portfolio is chosen on some splits and judged on others.
 """
 
 from __future__ import annotations
