@@ -189,6 +189,11 @@ def test_the_path_of_the_first_trial_is_kept(folder, tmp_path, tiny):
     assert {name: len(each) for name, each in path.items()} == {"loss": 4, "metric": 4, "f1": 4, "accuracy": 4}
     assert path["f1"] == pytest.approx(path["metric"])
     assert len(found["watched"]["f1"]) == 4
+    of_all = {name: [len(each) for each in trials] for name, trials in found["curves"].items()}
+    assert of_all == {"f1": [4, 4], "validation f1": [4, 4]}
+    assert found["curves"]["f1"][0] == path["f1"]
+    assert found["curves"]["f1"][1] != path["f1"]
+    assert found["curves"]["validation f1"][0] == found["watched"]["f1"]
     tests, measured = found["tests"], result.rows["tshirt", "surrogate F1"].values
     assert {name: [len(each) for each in trials] for name, trials in tests.items()} == {
         "test metric": [4, 4],

@@ -103,7 +103,7 @@ def table_page(spec: TableSpec, results: Results | None, verdicts: Path, images:
         paths, curves = (images / f"reproduction-{spec.name}-{kind}.svg" for kind in ("paths", "curves"))
         caption = "Loss and metric of each epoch's training batches, the first trial"
         yield _picture(drawing.plot_paths, spec, results, paths, caption)
-        caption = "F1 on the validation set, F1 and accuracy on training batches, epoch by epoch, the first trial"
+        caption = "F1 on training batches and on the validation set, accuracy on test images, medians of the trials"
         yield _picture(drawing.plot_curves, spec, results, curves, caption)
         yield metric_ranges(spec, results)
         if stored_results.curves_on_test(spec, results):

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from metricfit_papers import TableSpec
-from metricfit_papers.pages.stored_results import Results, curves_on_test, of_protocols, paths_of
+from metricfit_papers.pages.stored_results import Results, curves_of, curves_on_test, of_protocols, paths_of
 from metricfit_papers.pages.trial_curves import NAMES, median_curve
 from metricfit_papers.specs.table_spec import ALL
 
@@ -140,20 +140,24 @@ def plot_tests(spec: TableSpec, results: Results, path: Path) -> None:
 
 
 def plot_curves(spec: TableSpec, results: Results, path: Path) -> None:
-    """Draw F1 and accuracy on training batches, and F1 on the validation set, by epoch, for the rows for F1."""
+    """Draw Figures 2 and 5 of Lee et al. 2021, medians of the trials by epoch, for the rows for F1."""
     wanted = [name for name, row in spec.rows.items() if row.settings.get("metric") in ("f1", "fbeta(beta=1.0)")]
     panels = {
-        "validation f1": "F1, validation set",
-        "f1": "F1, training batches",
-        "accuracy": "accuracy, training batches",
+        "f1": "(a) F1, training batches",
+        "validation f1": "(b) F1, validation set",
+        "test accuracy": "(c) accuracy, test images",
     }
+    curves = {row: of_row for row, of_row in curves_of(spec, results).items() if row in wanted}
     with picture(spec, path, 1, len(panels), (9.6, 3.3)) as (figure, axes):
         for axis, (name, title) in zip(axes, panels.items(), strict=True):
-            for row, drawn in paths_of(spec, results).items():
-                if row in wanted:
-                    axis.plot(range(1, len(drawn[name]) + 1), drawn[name], label=spec.rows[row].title)
+            drawn = {row: of_row[name] for row, of_row in curves.items() if name in of_row}
+            for row, trials in drawn.items():
+                median = median_curve(trials)
+                color = f"C{list(curves).index(row)}"
+                axis.plot(range(1, len(median) + 1), median, color=color, label=spec.rows[row].title)
+            counts = " or ".join(str(count) for count in sorted({len(trials) for trials in drawn.values()}))
             axis.set_xlabel("epoch", fontsize=9)
-            axis.set_title(title, fontsize=9)
+            axis.set_title(f"{title}\nmedian of {counts} trials", fontsize=9)
             axis.set(ylim=(0, 1))
             axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             axis.tick_params(labelsize=8)

@@ -133,24 +133,29 @@ def of_protocols(spec: TableSpec, results: Results) -> list[tuple[str, Any]]:
     return [(name, results["protocols"][name]) for name in spec.protocols if name in results["protocols"]]
 
 
+def curves_of(spec: TableSpec, results: Results) -> dict[str, dict[str, list[list[float]]]]:
+    """Return for each row of paths its values by trial and epoch: on training batches, validation and test rows.
+
+    Where results have only the first trial of a value, it is a list of one.
+    """
+    curves = {}
+    for rows in (rows for datasets in results["protocols"].values() for rows in datasets.values()):
+        for row in spec.rows:
+            chosen = rows.get(row, {}).get("chosen", {})
+            if "path" in chosen:
+                watched = {f"validation {name}": values for name, values in chosen["watched"].items()}
+                first = {name: [values] for name, values in (chosen["path"] | watched).items()}
+                curves[row] = first | chosen.get("curves", {}) | chosen.get("tests", {})
+    return curves
+
+
 def curves_on_test(spec: TableSpec, results: Results) -> dict[str, dict[str, list[list[float]]]]:
-    """Return for each row of paths its numbers on the test rows, by trial and epoch; older results have none."""
-    return {
-        row: rows[row]["chosen"]["tests"]
-        for datasets in results["protocols"].values()
-        for rows in datasets.values()
-        for row in spec.rows
-        if "tests" in rows.get(row, {}).get("chosen", {})
-    }
+    """Return the curves of the rows that have numbers on the test rows; older results have none."""
+    return {row: curves for row, curves in curves_of(spec, results).items() if "test metric" in curves}
 
 
 def paths_of(spec: TableSpec, results: Results) -> dict[str, dict[str, list[float]]]:
-    """Return for each row the values of its first trial by epoch: on training batches, and the monitored value."""
+    """Return for each row the values of its first trial by epoch."""
     return {
-        row: rows[row]["chosen"]["path"]
-        | {f"validation {name}": values for name, values in rows[row]["chosen"]["watched"].items()}
-        for datasets in results["protocols"].values()
-        for rows in datasets.values()
-        for row in spec.rows
-        if "path" in rows.get(row, {}).get("chosen", {})
+        row: {name: trials[0] for name, trials in curves.items()} for row, curves in curves_of(spec, results).items()
     }

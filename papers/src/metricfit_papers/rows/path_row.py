@@ -1,8 +1,8 @@
 """Rows of the kind "paths": how a loss and a metric change together during training, as in Lee et al. 2021.
 
 The row's setting ``metric`` is the metric that the loss is compared with, such as "fbeta(beta=2)". A cell's report has
-the loss and the metric of the first trial's training batches, and for all trials the metric and the accuracy on the
-test rows, epoch by epoch.
+the loss and the metric of the first trial's training batches, epoch by epoch. For all trials it has F1 of the training
+batches, the monitored value, and the metric and the accuracy on the test rows.
 """
 
 from __future__ import annotations
@@ -139,7 +139,12 @@ def train_recording_paths(job: RowJob, trials: Sequence[Trial]) -> list[TrialRes
         all_values = {view: columns | path_values for view, columns in values.items()}
         trained.append(TrialResult(all_values, len(result.history), seconds, {"path": path, "watched": watched}))
     by_epoch = {name: [result.history[name] for result in results] for name in on_test}
-    first = replace(trained[0], chosen={**trained[0].chosen, "tests": by_epoch})
+    monitor = job.training.monitor
+    curves = {
+        "f1": [each.chosen["path"]["f1"] for each in trained],
+        f"validation {monitor}": [each.chosen["watched"][monitor] for each in trained],
+    }
+    first = replace(trained[0], chosen={**trained[0].chosen, "tests": by_epoch, "curves": curves})
     return [first, *(replace(result, chosen={}) for result in trained[1:])]
 
 
