@@ -94,3 +94,16 @@ def test_what_does_not_go_together_is_refused():
         build(1.0, terms="none")
     with pytest.raises(ValueError, match="per='pair' has no multipliers"):
         AugmentedLagrangian(nn.BCEWithLogitsLoss(), RankingConstraint(per="pair"), terms="multipliers")
+
+
+def test_mu_grows_after_a_fall_that_is_large_enough():
+    loss = build(1.0, rho=2.0, fall=0.05, mu_max=3.0)
+    grown = []
+    for value in (0.9, 0.86, 0.80, 0.75, 0.1):
+        loss.observe(value)
+        grown.append(loss.mu.item())
+    assert grown == [1.0, 1.0, 2.0, 2.0, 3.0]  # 0.80 to 0.75 is no more than 0.05
+    assert "fall=0.05" in repr(loss)
+    for wrong in (-0.1, math.inf):
+        with pytest.raises(ValueError, match="fall is how far"):
+            build(1.0, fall=wrong)

@@ -216,6 +216,24 @@ def test_a_control_is_trained_further_without_the_constraint(mine, folder, tmp_p
     assert with_more.epochs == [6]
 
 
+@pytest.mark.parametrize(("penalty", "growth"), [("any fall", set()), ("large falls", {(0.05, 0.2 * 3**3)})])
+def test_when_mu_grows_is_the_protocol_s(mine, folder, tmp_path, monkeypatch, penalty, growth):
+    made = set()
+
+    def recorded(*arguments, **settings):
+        if "fall" in settings and (settings["mu"], settings["rho"]) == (0.2, 3):
+            made.add((settings["fall"], settings["mu_max"]))
+        return AugmentedLagrangian(*arguments, **settings)
+
+    monkeypatch.setattr(ensemble_row, "AugmentedLagrangian", recorded)
+    mine.write_text(TOML.replace('says = "Splits."', f'says = "Splits.", penalty = "{penalty}"'))
+    spec = papers.find_table(str(mine))
+    papers.run_table(spec, "paper", tmp_path / "out", data=folder, epochs=1, trials=2, rows=["with"], device="cpu")
+    assert made == growth
+    cell = spec.cell("paper", "pair", spec.rows["with"], 2, None)
+    assert cell["protocol"].get("penalty") == (None if penalty == "any fall" else penalty)
+
+
 def test_settings_of_the_training_are_chosen_with_the_loss(mine, folder, tmp_path):
     text = TOML[: TOML.index("settings.grid")].replace("MarginLoss(asymmetric=True)", "WeightedBCELoss")
     mine.write_text(text + "settings.training = { lr = [1e-9, 0.03], batch_size = [5, 10] }\n")

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import metricfit_papers as papers
 from metricfit.cli.app import app
 from metricfit_papers import SpecError
+from metricfit_papers.specs import table_parser
 from metricfit_papers.specs.expressions import ExpressionError, build_object
 
 PAGE = Path(__file__).parents[3] / "papers" / "pages" / "add-a-table.md"
@@ -162,3 +163,18 @@ def test_a_circular_like_is_refused(tmp_path):
         (tmp_path / f"{one}.toml").write_text(f'like = "{other}"\ntitle = "{one}"\n', encoding="utf-8")
     with pytest.raises(SpecError, match=r"b.toml: like: is circular, through a.toml"):
         papers.find_table(str(tmp_path / "a.toml"))
+
+
+def test_published_choices_are_of_known_datasets_and_rows(tmp_path):
+    spec = papers.find_table("constrained-2")
+    assert spec.searched["airplane-automobile-2", "ALM with BCE"] == "mu 0.2, rho 4, margin 2.0"
+    assert len(spec.searched) == 24  # eight losses at three ratios
+    assert papers.find_table("constrained-5").searched == {}
+    text = (table_parser.FOLDER / "constrained-2.toml").read_text(encoding="utf-8")
+    for old, new, message in (
+        ("[searched.airplane-automobile-2]", "[searched.nowhere]", "is none of the datasets"),
+        ('"ALM with MSFE" = "mu 0.3, rho 3, margin 1.0"', 'nobody = "mu 1"', "is none of the rows"),
+    ):
+        (tmp_path / "mine.toml").write_text(text.replace(old, new), encoding="utf-8")
+        with pytest.raises(papers.SpecError, match=message):
+            papers.find_table(str(tmp_path / "mine.toml"))

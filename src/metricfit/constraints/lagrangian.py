@@ -59,6 +59,7 @@ class AugmentedLagrangian(LateBuffers):
         rho: Factor by which mu grows when the observed value falls. ``fit`` observes minus the violation of the
             requirements on the validation set, or the monitored value if there are no requirements.
         mu_max: Maximum of mu.
+        fall: How far the observed value has to fall before mu grows.
         lambda_max: Maximum absolute value of the multipliers; by default there is none.
         terms: "both"; "penalty" for the quadratic penalty alone, with multipliers of 0; or "multipliers" for
             :math:`\lambda_i g_i` alone (Sangalli et al. 2021, Eq. 2 and 3). They are for comparison: a penalty alone
@@ -74,7 +75,7 @@ class AugmentedLagrangian(LateBuffers):
         TypeError: If the objective is not a module or contains an AugmentedLagrangian, if a constraint is none of
             the above, if a constraint such as RankingConstraint cannot have held-out rows or an optimiser, or if a
             number is of another type.
-        ValueError: If there is no constraint, or mu, rho, mu_max, lambda_max, terms or update_on is out of range.
+        ValueError: If there is no constraint, or another argument is out of range.
 
     Example:
         >>> loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), ["recall >= 0.9"], mu=1.0)
@@ -98,6 +99,7 @@ class AugmentedLagrangian(LateBuffers):
         mu: float = 0.3,
         rho: float = 3.0,
         mu_max: float = 1e4,
+        fall: float = 0.0,
         lambda_max: float | None = None,
         terms: Terms = "both",
         update_on: UpdateOn = "train",
@@ -108,7 +110,8 @@ class AugmentedLagrangian(LateBuffers):
             raise InvalidTypeError(
                 f"the objective is a loss module, such as MetricLoss('precision'); got {quote(objective)}"
             )
-        for name, number in (("mu", mu), ("rho", rho), ("mu_max", mu_max), ("lambda_max", lambda_max)):
+        numbers = (("mu", mu), ("rho", rho), ("mu_max", mu_max), ("fall", fall), ("lambda_max", lambda_max))
+        for name, number in numbers:
             if isinstance(number, bool) or not isinstance(number, Real | None):
                 raise InvalidTypeError(f"{name} must be a number, got {quote(number)}")
         refuse_multipliers(objective, "the objective of an AugmentedLagrangian", "Pass all constraints to one of them")
@@ -120,6 +123,8 @@ class AugmentedLagrangian(LateBuffers):
             )
         if not 1.0 <= rho < math.inf:
             raise InvalidValueError(f"rho multiplies mu: it must be at least 1 and finite, got {rho}")
+        if not 0.0 <= fall < math.inf:
+            raise InvalidValueError(f"fall is how far the observed value falls: at least 0 and finite, got {fall}")
         if lambda_max is not None and not 0.0 < lambda_max < math.inf:
             raise InvalidValueError(f"lambda_max bounds the multipliers: above 0 and finite, or None; got {lambda_max}")
         for name, choice, choices in (("update_on", update_on, UpdateOn), ("terms", terms, Terms)):
@@ -133,7 +138,8 @@ class AugmentedLagrangian(LateBuffers):
             raise InvalidValueError("no constraint given; without one, use the objective alone")
         if terms == "multipliers" and any(getattr(part, "per", None) == "pair" for part in self.constraints):
             raise InvalidValueError("per='pair' has no multipliers, so terms='multipliers' would leave nothing of it")
-        self.rho, self.mu_max, self.update_on, self.terms = float(rho), float(mu_max), update_on, terms
+        self.rho, self.mu_max, self.fall = float(rho), float(mu_max), float(fall)
+        self.update_on, self.terms = update_on, terms
         self.lambda_max = 0.0 if terms == "penalty" else lambda_max
         self.multiplier_optimizer = None if multiplier_optimizer is None else MultiplierOptimizer(multiplier_optimizer)
         if update_on == "held_out" or multiplier_optimizer is not None:
@@ -276,7 +282,7 @@ class AugmentedLagrangian(LateBuffers):
 
     @torch.no_grad()
     def observe(self, value: float | Tensor) -> None:
-        """Report a validation metric; if it fell since the last call, mu grows by the factor rho.
+        """Report a validation metric; if it fell by more than ``fall`` since the last call, mu grows by the factor rho.
 
         An objective with an ``observe(value)`` of its own gets the value as well.
 
@@ -297,7 +303,7 @@ class AugmentedLagrangian(LateBuffers):
             shown = "NaN" if current.isnan() else f"{current.item()}"
             raise InvalidValueError(f"observe got {shown}, which cannot be compared with other values")
         observe_value(self.objective, current)
-        fell = current < self.observed
+        fell = current < self.observed - self.fall
         self.mu.copy_(torch.where(fell, (self.mu * self.rho).clamp(max=self.mu_max), self.mu))
         self.observed.copy_(current)
 
@@ -313,7 +319,7 @@ class AugmentedLagrangian(LateBuffers):
     def extra_repr(self) -> str:
         """Return the settings of the penalty."""
         bound = "" if self.lambda_max is None else f", lambda_max={self.lambda_max:g}"
-        others = (("terms", self.terms, "both"), ("update_on", self.update_on, "train"))
+        others = (("fall", self.fall, 0.0), ("terms", self.terms, "both"), ("update_on", self.update_on, "train"))
         chosen = "".join(f", {name}={value!r}" for name, value, usual in others if value != usual)
         return f"mu={self.mu.item():g}, rho={self.rho:g}, mu_max={self.mu_max:g}{bound}{chosen}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from metricfit_papers.models.normalisation import Norm
 
 #: The means of CIFAR-10's channels, published.
 CIFAR10_MEAN = (0.4914, 0.4822, 0.4465)
+CIFAR10_DEVIATION = (0.2023, 0.1994, 0.2010)
 CHANNELS = 3
 SIDE = 32
 
@@ -35,6 +37,16 @@ def tiny_darknet(in_features: int, out_features: int = 1, norm: Norm = "batch") 
     return nn.Sequential(Centred(0.5, 0.25), models.TinyDarknet(in_features, out_features, norm))
 
 
+def resnet10(in_features: int, **settings: Any) -> nn.Sequential:
+    """Build the network of the code of Sangalli et al.: one block per stage, augmentation, channels standardised.
+
+    >>> resnet10(3).eval()(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape
+    torch.Size([2, 1])
+    """
+    build = partial(models.ResNet, (1, 1, 1, 1))
+    return augmented(build, scale=CIFAR10_DEVIATION, **settings)
+
+
 def resnet18(in_features: int, **settings: Any) -> nn.Sequential:
     """Build ResNet-18 for bytes, with augmentation in training; see `augmented`."""
     return augmented(models.resnet18, **settings)
@@ -48,6 +60,7 @@ def resnet34(in_features: int, **settings: Any) -> nn.Sequential:
 def augmented(
     build: Callable[..., nn.Module],
     mean: Sequence[float] = CIFAR10_MEAN,
+    scale: float | Sequence[float] = 1.0,
     norm: Norm = "batch",
     image_size: int = SIDE,
     padding: int = 4,
@@ -55,8 +68,8 @@ def augmented(
     """Build a network with one output and the input layers of Lee et al. 2021.
 
     Inputs are 32 x 32 crops from images with 4 zeros on each side, half of them mirrored, minus the mean of each
-    channel; grey images are repeated in three channels. A 28 x 28 image is first padded to 32 x 32 and shifted by 2
-    pixels less, so that the crops are those from 36 x 36.
+    channel and divided by ``scale``; grey images are repeated in three channels. A 28 x 28 image is first padded to
+    32 x 32 and shifted by 2 pixels less, so that the crops are those from 36 x 36.
 
     >>> grey = torch.zeros(2, 1, 28, 28, dtype=torch.uint8)
     >>> small = lambda **settings: models.ResNet((1, 1, 1, 1), **settings)
@@ -64,7 +77,7 @@ def augmented(
     torch.Size([2, 1])
     """
     border = (SIDE - image_size) // 2
-    front = [nn.ZeroPad2d(border), CropAndFlip(padding - border), Centred(mean), InColour()]
+    front = [nn.ZeroPad2d(border), CropAndFlip(padding - border), Centred(mean, scale), InColour()]
     return nn.Sequential(*front, build(in_channels=CHANNELS, norm=norm))
 
 
@@ -79,6 +92,7 @@ class InColour(nn.Module):
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "small_cnn": small_cnn,
     "tiny_darknet": tiny_darknet,
+    "resnet10": resnet10,
     "resnet18": resnet18,
     "resnet34": resnet34,
 }

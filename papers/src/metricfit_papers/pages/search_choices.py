@@ -10,14 +10,23 @@ from metricfit_papers.specs.table_spec import TableSpec
 
 
 def choices(spec: TableSpec, datasets: Mapping[str, Any]) -> str:
-    """Make a table of datasets and rows with the settings that were chosen for them; empty if there are none."""
+    """Make a table of datasets and rows with the settings that were chosen for them; empty if there are none.
+
+    Published choices, if the table's file has them, are a column of their own.
+    """
     lines = [
-        markdown_line([spec.datasets[dataset].title, spec.rows[row].title, words])
+        markdown_line(
+            [
+                *(spec.datasets[dataset].title, spec.rows[row].title, words),
+                *([spec.searched.get((dataset, row), "-")] if spec.searched else []),
+            ]
+        )
         for dataset, rows in datasets.items()
         for row, measured in rows.items()
         if (words := "; ".join(describe_choices(measured.get("chosen", {}))))
     ]
-    return "\n".join([markdown_line(["dataset", "row", "chosen"]), markdown_line(["---"] * 3), *lines]) if lines else ""
+    head = ["dataset", "row", "chosen", *(["published"] if spec.searched else [])]
+    return "\n".join([markdown_line(head), markdown_line(["---"] * len(head)), *lines]) if lines else ""
 
 
 def describe_choices(chosen: Mapping[str, Any]) -> Iterator[str]:

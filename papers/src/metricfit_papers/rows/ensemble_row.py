@@ -42,6 +42,8 @@ from metricfit_papers.specs.table_spec import UNCONSTRAINED, TrainingSpec
 
 SETTINGS = ("training", "grid", "class_counts", "constraint", "again")
 CONSTRAINT = ("mu", "rho", "margin", "without")
+#: The fall of the validation AUC after which mu grows in the authors' repository, up to mu times rho cubed.
+LARGE_FALL = 0.05
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,9 @@ def _constrained(
     job: RowJob, trials: Sequence[Trial], base: Candidate, mu: float, rho: float, margin: float
 ) -> Candidate:
     """Train the base networks further with a constraint."""
+    growth = {"fall": LARGE_FALL, "mu_max": mu * rho**3} if job.protocol.penalty == "large falls" else {}
     objective = AugmentedLagrangian(
-        _loss(job, trials, base.setting), RankingConstraint(margin, size=len(trials[0].train)), mu=mu, rho=rho
+        _loss(job, trials, base.setting), RankingConstraint(margin, size=len(trials[0].train)), mu=mu, rho=rho, **growth
     )
     return _trained_on(job, trials, base, {"mu": mu, "rho": rho, "margin": margin}, objective)
 

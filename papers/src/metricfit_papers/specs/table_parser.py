@@ -15,6 +15,7 @@ from metricfit_papers.specs.table_spec import (
     ALL,
     AUROC,
     CHECKPOINTS,
+    PENALTIES,
     SPLITS,
     THRESHOLDED,
     UNCONSTRAINED,
@@ -94,9 +95,10 @@ def parse(path: Path) -> TableSpec:
         published={},
     )
     published = dict(_published(file.section("published", optional=True), spec))
+    searched = dict(_searched(file.section("searched", optional=True), spec))
     file.done()
     _check_references(spec)
-    return replace(spec, published=published)
+    return replace(spec, published=published, searched=searched)
 
 
 def _completed(file: Section, path: Path, visited: tuple[Path, ...] = ()) -> Section:
@@ -165,6 +167,7 @@ def _protocol(name: str, section: Section) -> ProtocolSpec:
         auroc=section.one_of("auroc", AUROC, usual.auroc),
         checkpoint=section.one_of("checkpoint", CHECKPOINTS, usual.checkpoint),
         decided=section.checked("decided", str, check_decided, usual.decided),
+        penalty=section.one_of("penalty", PENALTIES, usual.penalty),
     )
     section.done()
     return protocol
@@ -192,6 +195,16 @@ def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, s
                     (dataset, row, column),
                     PublishedNumber(float(pair[0]), float(pair[1]) if len(pair) == 2 else None),
                 )
+
+
+def _searched(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, str], str]]:
+    for dataset, rows in section.sections():
+        if dataset not in spec.datasets:
+            raise section.error(dataset, f"is none of the datasets {', '.join(spec.datasets)}")
+        for row in list(rows.remaining):
+            if row not in spec.rows:
+                raise rows.error(row, f"is none of the rows {', '.join(spec.rows)}")
+            yield (dataset, row), rows.take(row, str)
 
 
 def _check_references(spec: TableSpec) -> None:

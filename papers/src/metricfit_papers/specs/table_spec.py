@@ -14,6 +14,7 @@ THRESHOLDED = ("probabilities", "outputs")
 OUTPUTS = ("probabilities", "logits")
 AUROC = ("scores", "labels")
 CHECKPOINTS = ("best validation", "best test")
+PENALTIES = ("any fall", "large falls")
 MEAN, HALF, TUNED = "mean", "half", "tuned "
 #: Instead of a way of making decisions: the networks before a constraint was added.
 UNCONSTRAINED = "unconstrained"
@@ -78,6 +79,8 @@ class ProtocolSpec:
         checkpoint: The weights with the "best validation" value, or for each column the "best test" score over all
             weights that were the best on the validation rows at some point.
         decided: How decisions are made: "mean" over the thresholds 0.1 to 0.9, "half" for 0.5, or "tuned METRIC".
+        penalty: When the penalty factor of a constraint grows: after "any fall" of the validation AUC, or after "large
+            falls" of more than 0.05, to at most mu times rho cubed.
     """
 
     name: str
@@ -90,6 +93,7 @@ class ProtocolSpec:
     auroc: str = "scores"
     checkpoint: str = "best validation"
     decided: str = MEAN
+    penalty: str = "any fall"
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,7 @@ class TableSpec:
         protocols: The protocols, by name.
         rows: The rows, by name.
         published: The published numbers, by dataset, row and column.
+        searched: The published choices of a search, as text, by dataset and row.
         notes: Remarks for the page.
         against: The row that others are compared with over all datasets.
 
@@ -209,6 +214,7 @@ class TableSpec:
     published: Mapping[tuple[str, str, str], PublishedNumber]
     notes: tuple[str, ...] = ()
     against: str | None = None
+    searched: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def shown_columns(self) -> dict[str, ColumnSpec]:
@@ -261,8 +267,8 @@ class TableSpec:
         for key in ("title", "note", "tags", "decided", "of", "gathers", "protocols"):
             del settings[key]
         how = asdict(self.protocols[protocol])
-        for key in ("says", "decided"):
-            del how[key]
+        for key in ("says", "decided", *(["penalty"] if how["penalty"] == "any fall" else [])):
+            del how[key]  # a default that older cells do not name
         return {
             "dataset": asdict(self.datasets[dataset]) | {"title": None},
             "prepare": self.prepare,
