@@ -43,6 +43,17 @@ def test_the_ordinary_path_is_the_plain_one(requirement, shape, monkeypatch):
                 torch.testing.assert_close(given, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("requirement", REQUIREMENTS)
+def test_dual_numbers_evaluate_the_term(requirement, monkeypatch):
+    x, y, penalty = torch.randn(50, generator=torch.Generator().manual_seed(0)), torch.ones(50), torch.tensor(0.7)
+    constraint, results, compute = RequirementConstraint(requirement), [], batch_counts.value_and_slopes
+    constraint(x, y, penalty)  # makes the multiplier
+    monkeypatch.setattr(batch_counts, "value_and_slopes", lambda *given: results.append(compute(*given)) or results[-1])
+    constraint(x.requires_grad_(), y, penalty).backward()
+    assert None not in results
+    assert len(results) == 1
+
+
 def test_a_requirement_that_takes_the_place_of_another():
     x, y, penalty = torch.randn(50, generator=torch.Generator().manual_seed(0)), torch.ones(50), torch.tensor(0.7)
     constraint = RequirementConstraint("recall >= 0.5")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
-from metricfit.core.numerics import Dual, clip, ratio, times
+from metricfit.core.numerics import Dual, clip, ratio, where
 from metricfit.core.validation import is_false
 from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, quote
 
@@ -39,7 +39,8 @@ def augmented_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Te
         tensor([ 0.7500, -0.2500])
     """
     is_active = multiplier + penalty * violation > 0
-    return torch.where(is_active, equality_term(violation, multiplier, penalty), -ratio(multiplier**2, 2 * penalty))
+    term: Tensor = where(is_active, equality_term(violation, multiplier, penalty), -ratio(multiplier**2, 2 * penalty))
+    return term
 
 
 def next_multiplier(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
@@ -84,17 +85,8 @@ def equality_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Ten
     return violation * (0.5 * penalty * violation + multiplier)
 
 
-def dual_term(violation: Dual, multiplier: Tensor, penalty: Tensor, *, is_equality: bool) -> Dual:
-    """Compute the term of a violation with its derivatives, which are those of the violation times the next multiplier.
-
-    Args:
-        violation: The violation, one number or one per multiplier.
-        multiplier: The multiplier lambda.
-        penalty: The penalty factor mu.
-        is_equality: Whether the violation should be 0.
-
-    Returns:
-        The term.
+def _multipliers_for(violation: Dual, multiplier: Tensor, penalty: Tensor) -> list[Any]:
+    """Return the multipliers and mu as numbers, arrays or tensors, as the violation is.
 
     Raises:
         TypeError: If there are other numbers of violations and of multipliers.
@@ -103,17 +95,9 @@ def dual_term(violation: Dual, multiplier: Tensor, penalty: Tensor, *, is_equali
     size = g.numel() if isinstance(g, Tensor) else np.size(g)
     if multiplier.numel() != size:
         raise TypeError(f"{multiplier.numel()} multipliers for {size} violations")
-    factors: list[Any] = [_in_kind_of(g, number) for number in (multiplier, penalty)]
-    if is_equality:
-        return Dual(equality_term(g, *factors), times(violation.slopes, factors[0] + factors[1] * g))
-    return Dual(augmented_term(g, *factors), times(violation.slopes, next_multiplier(g, *factors)))
-
-
-def _in_kind_of(like: Any, numbers: Tensor) -> Any:
-    """Return numbers as a float, an array or a tensor, as ``like`` is."""
-    if isinstance(like, Tensor):
-        return numbers.to(like.dtype).reshape(() if numbers.numel() == 1 else numbers.shape)
-    return numbers.item() if numbers.numel() == 1 else numbers.numpy()
+    if isinstance(g, Tensor):
+        return [multiplier.to(g.dtype).view(g.shape), penalty.to(g.dtype)]
+    return [multiplier.item() if size == 1 else multiplier.numpy(), penalty.item()]
 
 
 class Rows(NamedTuple):
@@ -298,10 +282,12 @@ class MeasuredConstraint(Constraint):
         Returns:
             The sum, one number.
         """
-        if type(violation) is Dual:
-            return (dual_term(violation, multiplier, penalty, is_equality=self.is_equality) * measured).sum()
         term = equality_term if self.is_equality else augmented_term
-        return (measured * term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
+        if type(violation) is Dual:
+            factors = _multipliers_for(violation, multiplier, penalty)
+        else:
+            factors = [multiplier.to(violation.dtype), penalty.to(violation.dtype)]
+        return (term(violation, *factors) * measured).sum()
 
     def update(self, penalty: Tensor) -> None:
         """Update the multipliers from the violation since the last update.

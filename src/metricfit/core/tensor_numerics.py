@@ -58,8 +58,8 @@ def safe_inverse(denominator: Tensor) -> Tensor:
 
 
 def kept_numbers(numbers: tuple[float, ...], shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Return numbers as a tensor of the type of another one, on its device."""
-    return _keep_numbers(numbers, shape, like.dtype, like.device)
+    """Return numbers as a tensor of the type of another one, or float32 for integers and booleans, on its device."""
+    return _keep_numbers(numbers, shape, like.dtype if like.is_floating_point() else torch.float32, like.device)
 
 
 @lru_cache(maxsize=256)
