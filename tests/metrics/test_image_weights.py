@@ -9,8 +9,7 @@ from metricfit import MetricLoss, evaluate
 from metricfit.losses import LovaszLoss
 from metricfit.metrics import Accumulator, ThresholdGrid
 from metricfit.train import Monitor
-from metricfit.train.data.batches import Batch
-from metricfit.train.engine.validation import MonitorOfCounts
+from metricfit.train.monitor import MonitorStream
 
 WEIGHT = torch.tensor([1, 3, 0, 2])
 REPEATED = torch.tensor([0, 1, 1, 1, 3, 3])
@@ -43,9 +42,9 @@ def accumulated(logits, target, weight=None, **settings):
 
 
 def streamed(monitor, logits, target, weight=None):
-    stream = MonitorOfCounts(monitor)
+    stream = MonitorStream(monitor)
     for part in torch.arange(len(logits)).split(3):
-        stream.add(logits[part], Batch(logits[part], target[part], None if weight is None else weight[part]))
+        stream.add(logits[part], target[part], None if weight is None else weight[part])
     return stream.measure().value
 
 

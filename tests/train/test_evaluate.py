@@ -348,7 +348,7 @@ class Gives(nn.Module):
         ),
         ({"out": torch.zeros(2, 1)}, r"return self.model\(x\)\['out'\]"),
         ((torch.zeros(2, 1), torch.zeros(2, 1)), r"a tuple of 2; .* return self.model\(x\)\[0\]"),
-        ("text", "got str; wrap it in a module whose forward returns the logits"),
+        ("text", "got a str; wrap it in a module whose forward returns the logits"),
     ],
 )
 def test_outputs_that_are_no_tensor_name_the_remedy(outputs, remedy):

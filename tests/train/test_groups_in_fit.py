@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 from metricfit import AugmentedLagrangian, Counts, metrics
 from metricfit.constraints import RequirementConstraint
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Monitor, fit, fit_folds, fit_population
+from metricfit.train import Monitor, Stage, fit, fit_folds, fit_population
 
 SETTINGS = {"epochs": 3, "batch_size": 100, "lr": 0.05, "progress": False}
 
@@ -197,6 +197,8 @@ def test_a_gap_is_trained_and_reported():
 def test_a_monitor_refuses_gaps():
     with pytest.raises(ValueError, match="make the gap a constraint"):
         Monitor("f1", subject_to="recall.gap(2) <= 0.1")
+    with pytest.raises(ValueError, match="make the gap a constraint"):
+        Stage(WeightedBCELoss(), monitor="recall.gap(2)").monitors  # noqa: B018
 
 
 def test_groups_can_be_named_by_integers():

@@ -12,7 +12,9 @@ from metricfit.steps import Annealed, Linear, Sigmoid
 from metricfit.train import Monitor
 from metricfit.train.data.batches import Batch
 from metricfit.train.engine import validation
-from metricfit.train.engine.validation import LossOfSums, MonitorOfCounts, split_loss
+from metricfit.train.engine.validation import LossOfSums, split_loss
+from metricfit.train.monitor import MonitorStream
+from metricfit.train.stage import match_shapes
 
 DRAWN = torch.Generator().manual_seed(0)
 BINARY = torch.randn(100, 1, generator=DRAWN), torch.randint(2, (100,), generator=DRAWN)
@@ -95,9 +97,9 @@ def test_other_losses_are_not_split(loss):
     ids=lambda part: part.name if isinstance(part, Monitor) else "",
 )
 def test_a_monitor_of_counts_measures_all_samples(monitor, samples):
-    counted = MonitorOfCounts(monitor)
+    counted = MonitorStream(monitor)
     for part, batch in in_parts(*samples):
-        counted.add(part, batch)
+        counted.add(*match_shapes(part, batch.y), batch.weight)
     logits, y = samples
     expected = monitor.measure(logits.squeeze(1) if logits.shape[1] == 1 else logits, y)
     assert str(counted.measure()) == str(expected)  # NaN equals NaN

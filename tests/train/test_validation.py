@@ -180,7 +180,7 @@ def test_the_warning_recommends_no_threshold_for_exclusive_classes(soft):
     constraint = RequirementConstraint("recall >= 0.999", task="multiclass")
     objective = AugmentedLagrangian(MetricLoss("f1", task="multiclass"), constraint)
     target = nn.functional.one_hot(y, 3).float() if soft else y
-    with pytest.warns(training.UnmetRequirementWarning, match=r"Train longer.*curves\.best_offsets") as caught:
+    with pytest.warns(training.UnmetRequirementWarning, match=r"Train longer.*decide\.best_decision") as caught:
         result = fit(nn.Linear(6, 3), (x, target), objective, **{**SETTINGS, "epochs": 1})
     assert not any("best_threshold" in str(warning.message) for warning in caught)
     assert result.requirements[0].threshold != result.requirements[0].threshold

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Classes, Columns
-from metricfit.core.class_shares import TargetJudge
-from metricfit.core.counts import Counts
-from metricfit.core.decisions import count_batch
+from metricfit.core.class_shares import TargetJudge, targets_judged
 from metricfit.core.group_labels import GroupLabels, number_groups
 from metricfit.core.probabilities import logits_of
 from metricfit.core.settings import CountSettings
-from metricfit.core.tasks import canonical, check_task
-from metricfit.core.thresholds import PerLabel, ThresholdOfLogits, check_length, refuse_classes
+from metricfit.core.tasks import canonical
+from metricfit.core.thresholds import PerLabel, ThresholdOfLogits
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
 from metricfit.losses.base import takes_probabilities
+from metricfit.metrics.areas import UndefinedRankingWarning
+from metricfit.metrics.average import SKIP
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.ranking import RankingMetric
@@ -32,8 +34,7 @@ from metricfit.train.data.batches import Batch, check_outputs
 from metricfit.train.data.sources import FromLoader, InMemory, Source, as_source, get_weight_dtype
 from metricfit.train.engine.launching import OneDevice
 from metricfit.train.engine.validation import compute_outputs, join_outputs
-from metricfit.train.label_thresholds import best_label_thresholds
-from metricfit.train.monitor import Averaging, CountedStream, Monitor, read_threshold
+from metricfit.train.monitor import Measured, Monitor, MonitorStream, read_threshold
 from metricfit.train.stage import find_tasks, match_shapes
 
 if TYPE_CHECKING:
@@ -45,9 +46,6 @@ Threshold = float | Tensor
 
 #: A metric of decisions or a measure of scores: the object, its name, or a function of Counts.
 Measure = str | Metric | RankingMetric | Formula
-
-#: Maximum number of logits that are counted at once; counting takes several times their memory.
-COUNTED_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
@@ -188,13 +186,7 @@ def evaluate(
         >>> evaluate(nn.Identity(), (x, torch.tensor([1, 0, 1])), ["f1", "auroc"])
         Evaluation(f1=1, auroc=1; n=3, threshold=0.5)
     """
-    averaging = Averaging(average, classes, zero_division, per_image)
-    requests = make_monitors(metrics, averaging)
-    check_task(task)
-    decision = None if threshold is None else read_threshold(threshold)
-    asked = torch.as_tensor(decision.numbers).detach().cpu().double() if isinstance(decision, PerLabel) else decision
-    if isinstance(asked, str):
-        averaging.refuse_for("threshold='best'")
+    asked = None if threshold is None else read_threshold(threshold)
     if per_image and groups is not None:
         raise InvalidValueError("values are per image or per group, not both; leave per_image or groups out")
     if not isinstance(model, nn.Module):
@@ -207,40 +199,36 @@ def evaluate(
         model = getattr(model, "model", model)
         if not isinstance(model, nn.Module):
             raise InvalidTypeError(f"model must be a torch module or a FitResult, got {type(model).__name__}")
-    settings = CountSettings(task=task, ignore_index=ignore_index, per_image=per_image, validate=True)
+    shared = 0.5 if asked is None or isinstance(asked, str) else asked
+    settings: dict[str, Any] = {"average": average, "classes": classes, "per_image": per_image, "task": task}
+    monitors = make_monitors(metrics, shared, zero_division, **settings, ignore_index=ignore_index)
     source = as_source(data, "data", workers).with_dtype(get_weight_dtype(model))
     if isinstance(source, InMemory) and source.group is not None:
         groups, source = source.group if groups is None else groups, replace(source, group=None)
-    stream = _compute_outputs(model, source, batch_size, settings if from_probabilities else None)
+    reading = CountSettings(task=task, ignore_index=ignore_index, validate=True)
+    stream = _compute_outputs(model, source, batch_size, reading if from_probabilities else None)
     first = next(stream)
     drops = first[0].dim() > 2 if keep_logits is None else not keep_logits
     is_grouped = groups is not None or first[1].group is not None
-    counted = None
-    if per_image or (
-        drops and not is_grouped and not isinstance(asked, str) and not any(map(needs_scores, requests.values()))
-    ):
-        counted = CountedRows(requests, asked, settings, averaging)
+    scored = is_grouped or isinstance(asked, str) or any(map(_needs_scores, monitors.values()))
     parts: Iterable[tuple[Tensor, Batch]] = chain(iter([first]), stream)
     del first  # so that one batch is in memory at a time; an exhausted iterator of a list does not keep it
-    if counted is not None and drops:
-        for part in parts:
-            counted.add(*part)
-            del part
-        return counted.measure()
+    if drops and (per_image or not scored):
+        return _measure_stream(parts, monitors, reading)
     logits, batch = join_outputs(parts)
-    if counted is not None:
-        counted.add(logits, batch)
-        return replace(counted.measure(), logits=logits, target=batch.y)
-    check_nan_logits(logits)
-    result = _measure_together(logits, batch, requests, asked, settings, (groups, source), average)
+    if per_image:
+        return replace(_measure_stream([(logits, batch)], monitors, reading), logits=logits, target=batch.y)
+    labels = read_groups(groups, batch.group, source, len(batch), monitors)
+    with_groups = None if labels is None else (torch.from_numpy(labels.numbers), labels.names)
+    result = _measure_together(logits, batch, monitors, isinstance(asked, str), reading, with_groups)
     return replace(result, logits=None, target=None) if drops else result
 
 
-def _get_threshold(result: Any) -> Threshold | None:
+def _get_threshold(result: Any) -> float | PerLabel | None:
     """Return the threshold of a FitResult, or its thresholds; None without validation and for several classes."""
     threshold = getattr(result, "threshold", None)
     if isinstance(threshold, tuple):
-        return torch.tensor(threshold, dtype=torch.float64)
+        return PerLabel(torch.tensor(threshold, dtype=torch.float64))
     return threshold if isinstance(threshold, float) and 0 < threshold < 1 else None
 
 
@@ -255,105 +243,55 @@ def _format_threshold(threshold: Threshold) -> str:
     return f"[{', '.join(numbers)}]"
 
 
-def make_monitors(metrics: Measure | Sequence[Measure], averaging: Averaging) -> dict[str, Monitor]:
+def make_monitors(
+    metrics: Measure | Sequence[Measure], threshold: float | PerLabel, zero_division: ZeroDivision, **settings: Any
+) -> dict[str, Monitor]:
     """Return a monitor for each metric that ``evaluate`` was asked for, by the name of its value.
 
     Raises:
-        ValueError: There are none, one is unknown, or it does not go with the average.
+        ValueError: There are none, one is unknown, or it does not go with the settings.
     """
     several = [metrics] if isinstance(metrics, (str, Metric, RankingMetric)) or callable(metrics) else list(metrics)
     if not several:
         raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
-    monitors = dict(_make_monitor(metric, averaging) for metric in several)
-    first, *others = monitors.values()
-    if all(monitor.zero_division != averaging.zero_division for monitor in (first, *others)):
-        replace(first, zero_division=averaging.zero_division)  # an error: it applies to no metric
+    monitors = dict(_make_monitor(metric, threshold, zero_division, settings) for metric in several)
+    first = next(iter(monitors.values()))
+    if all(monitor.zero_division != zero_division for monitor in monitors.values()):
+        replace(first, zero_division=zero_division)  # an error: it applies to no metric
     return monitors
 
 
-def _make_monitor(measure: Measure, averaging: Averaging) -> tuple[str, Monitor]:
+def _make_monitor(
+    measure: Measure, threshold: float | PerLabel, zero_division: ZeroDivision, settings: Mapping[str, Any]
+) -> tuple[str, Monitor]:
     text = measure.strip() if isinstance(measure, str) else ""
     if text == "loss":
         raise InvalidValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
-    is_best = text.startswith(f"{BEST} ")
-    settings: dict[str, Any] = {"average": averaging.average, "classes": averaging.classes}
-    settings |= {"per_image": averaging.per_image, "threshold": BEST if is_best else 0.5}
-    monitor = Monitor(text.removeprefix(BEST).strip() if is_best else measure, **settings)
+    if text.startswith(f"{BEST} "):
+        monitor = Monitor(text.removeprefix(BEST).strip(), threshold=BEST, **settings)
+        assert isinstance(monitor.measured, Metric)
+        name = monitor.measured.name
+        if isinstance(monitor.measured, GroupGap):
+            raise InvalidValueError(f"{name} is 0 if nothing is positive, so it has no best threshold of its own")
+        return f"{BEST} {name}", monitor
+    monitor = Monitor(measure, **settings)
     metric = monitor.measured
-    assert metric is not None
-    if is_best and isinstance(metric, GroupGap):
-        raise InvalidValueError(f"{metric.name} is 0 if nothing is positive, so it has no best threshold of its own")
-    fixed = averaging.for_metric(metric if isinstance(metric, Metric) and not is_best else None)
-    return f"{BEST} {metric.name}" if is_best else metric.name, replace(monitor, zero_division=fixed.zero_division)
+    if not isinstance(metric, Metric):
+        return str(metric), monitor
+    takes_it = not isinstance(metric, GroupGap) and (not metric.whole_matrix or zero_division == SKIP)
+    return metric.name, replace(monitor, threshold=threshold, zero_division=zero_division if takes_it else None)
 
 
-def measure(
-    samples: Columns | Classes,
-    requests: Mapping[str, Monitor],
-    thresholds: Mapping[str, Threshold],
-    *,
-    of_group: bool = False,
-) -> tuple[dict[str, float], frozenset[str]]:
-    """Measure metrics, each at its threshold.
-
-    Args:
-        samples: The rows.
-        requests: The metrics by name.
-        thresholds: The threshold of each metric of decisions, by its name.
-        of_group: Whether these are the rows of one group, of which a value that is not defined is NaN.
-
-    Returns:
-        The values, and the names of the metrics whose value is 0/0.
-    """
-    matrix = needs_matrix(requests)
-    counts: dict[int, Counts] = {}  # most metrics share one threshold
-    values: dict[str, float] = {}
-    undefined = set()
-    for name, request in requests.items():
-        if isinstance(request.measured, RankingMetric):
-            if of_group and bool((samples.target == samples.target.flatten()[0]).all()):
-                undefined.add(name)
-            else:
-                values[name] = request.measured.measure_samples(samples, request.average, warn=not of_group)
-            continue
-        assert request.measured is not None
-        threshold = thresholds[name]
-        if id(threshold) not in counts:
-            counts[id(threshold)] = count_batch(samples, per_label(threshold), matrix=matrix)
-        values[name] = request.averaging.value(request.measured, counts[id(threshold)])
-        if request.averaging.is_undefined(request.measured, counts[id(threshold)]):
-            undefined.add(name)
-    return values | dict.fromkeys(undefined if of_group else (), math.nan), frozenset(undefined)
-
-
-def needs_matrix(requests: Mapping[str, Monitor]) -> bool:
-    """Check whether a metric needs the confusion matrix of exclusive classes."""
-    return any(isinstance(each.measured, Metric) and each.measured.needs_matrix for each in requests.values())
-
-
-def needs_scores(request: Monitor) -> bool:
+def _needs_scores(monitor: Monitor) -> bool:
     """Check whether the counts at one threshold are not enough to measure it."""
-    return request.needs_scores or isinstance(request.measured, GroupGap)
+    return monitor.needs_scores or isinstance(monitor.measured, GroupGap)
 
 
-def per_label(threshold: Threshold) -> Threshold:
-    """Return a threshold, or one per label, in the shape in which it is compared with the logits ``(labels, n)``."""
-    return threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
-
-
-def choose_threshold(
-    samples: Columns | Classes, threshold: Threshold | str | None, metric: Metric | None, average: ScalarAverage
-) -> Threshold:
-    """Return the threshold; "best" is chosen for the metric. It is NaN if the largest logit decides."""
-    if isinstance(samples, Classes):
-        if isinstance(threshold, (str, Tensor)):
-            raise refuse_classes()
-        return math.nan
-    if isinstance(threshold, Tensor):
-        check_length(threshold.unsqueeze(-1), samples.logits.shape[-2])
-    if isinstance(threshold, str):
-        return math.nan if metric is None else best_label_thresholds(samples, metric, average)
-    return 0.5 if threshold is None else threshold
+def _as_result(threshold: Any) -> Threshold:
+    """Return a threshold as it is in the result: several as a tensor."""
+    if isinstance(threshold, PerLabel):
+        return torch.as_tensor(threshold.numbers).detach().cpu().double()
+    return torch.tensor(threshold, dtype=torch.float64) if isinstance(threshold, tuple) else threshold
 
 
 def _compute_outputs(
@@ -389,137 +327,120 @@ def _compute_outputs(
     return map(read, compute_outputs(OneDevice(device), model, data, place, batch_size=batch_size))
 
 
-class CountedRows:
-    """The counts of all rows at one threshold, in memory of the size of the counts.
-
-    Args:
-        requests: The metrics, all of counts at this threshold.
-        asked: The threshold that the user has set, or None.
-        settings: How the rows are read.
-        averaging: How values of classes and of images become one number.
-    """
-
-    def __init__(
-        self,
-        requests: Mapping[str, Monitor],
-        asked: Threshold | str | None,
-        settings: CountSettings,
-        averaging: Averaging,
-    ) -> None:
-        self.requests, self.asked, self.settings = requests, asked, settings
-        self.threshold: Threshold = 0.5
-        self.rows = self.weighted = 0
-        self.stream = CountedStream(averaging)
-        self.judge = TargetJudge()
-
-    def add(self, logits: Tensor, batch: Batch) -> None:
-        """Add the rows of a batch."""
-        self.rows += len(batch)
-        self.weighted += 0 if batch.weight is None else len(batch)
-        if self.weighted not in (0, self.rows):
+def _measure_stream(
+    parts: Iterable[tuple[Tensor, Batch]], monitors: Mapping[str, Monitor], settings: CountSettings
+) -> Evaluation:
+    """Measure metrics from the counts of each batch, in memory of the size of the counts."""
+    streams = {name: MonitorStream(monitor) for name, monitor in monitors.items()}
+    judge, rows, weighted = TargetJudge(), 0, 0
+    for logits, batch in parts:
+        rows, weighted = rows + len(batch), weighted + (0 if batch.weight is None else len(batch))
+        if weighted not in (0, rows):
             raise InvalidValueError("some batches have weights and others have none; give them to all or to none")
-        check_nan_logits(logits)
         logits, target = match_shapes(logits, batch.y)
-        if self.settings.task is None and logits.dim() == 2 and logits.shape == target.shape and logits.shape[1] > 1:
-            self.judge.observe(target, self.settings.ignore_index)
-        matrix = needs_matrix(self.requests)
-        rows = max(1, COUNTED_AT_ONCE // max(1, logits[0].numel()))
-        for first in range(0, len(logits), rows):
-            part = slice(first, first + rows)
-            weight = None if batch.weight is None else batch.weight[part]
-            samples = canonical(logits[part], target[part], self.settings, weight=weight)
-            self.threshold = choose_threshold(samples, self.asked, None, "macro")
-            self.stream.add(count_batch(samples, per_label(self.threshold), matrix=matrix), weight)
+        if settings.task is None and logits.dim() == 2 and logits.shape == target.shape and logits.shape[1] > 1:
+            judge.observe(target, settings.ignore_index)
+        with targets_judged():
+            for stream in streams.values():
+                stream.add(logits, target, batch.weight)
+        del logits, batch, target
+    judge.conclude(f"target ({rows} rows)", stacklevel=4)
+    measured = {name: stream.measure() for name, stream in streams.items()}
+    of_images: dict[str, Tensor] = {}
+    for name, stream in streams.items():
+        counts, shares = stream.joined()
+        if shares is not None:
+            of_images[name] = torch.where(shares > 0, stream.monitor.values(counts), math.nan)
+    threshold = _as_result(next(iter(measured.values())).threshold)
+    return _make_evaluation(measured, None, None, threshold, rows=rows, per_image=of_images)
 
-    def measure(self) -> Evaluation:
-        """Return the values, the metrics that are 0/0, and with ``per_image`` the images' values."""
-        self.judge.conclude(f"target ({self.rows} rows)", stacklevel=4)
-        counts, shares = self.stream.joined()
-        values, undefined, of_images = {}, set(), {}
-        for name, request in self.requests.items():
-            assert isinstance(request.measured, Metric)
-            values[name] = request.averaging.value(request.measured, counts, shares)
-            if shares is not None:
-                of_image = request.averaging.values(request.measured, counts)
-                of_images[name] = torch.where(shares > 0, of_image, math.nan)
-            elif request.averaging.is_undefined(request.measured, counts):
-                undefined.add(name)
-        return Evaluation(
-            values, None, None, self.threshold, rows=self.rows, per_image=of_images, undefined=frozenset(undefined)
-        )
+
+def _make_evaluation(measured: Mapping[str, Measured], *arguments: Any, **settings: Any) -> Evaluation:
+    values = {name: result.value for name, result in measured.items()}
+    undefined = frozenset(name for name, result in measured.items() if result.undefined)
+    return replace(Evaluation(values, *arguments, **settings), undefined=undefined)
 
 
 def _measure_together(
-    logits: Tensor,
+    outputs: Tensor,
     batch: Batch,
-    requests: Mapping[str, Monitor],
-    asked: Threshold | str | None,
+    monitors: Mapping[str, Monitor],
+    tunes: bool,
     settings: CountSettings,
-    groups: tuple[Any, Source],
-    average: ScalarAverage,
+    groups: tuple[Tensor, Sequence[Any]] | None,
 ) -> Evaluation:
     """Measure all rows together, and the rows of each group.
 
     Args:
-        logits: The logits of all rows.
-        batch: Their labels, weights and groups.
-        requests: The metrics.
-        asked: The threshold that the user has set, "best" or None.
+        outputs: The logits of all rows.
+        batch: Their labels and weights.
+        monitors: The metrics by name.
+        tunes: Whether the threshold of all decisions is the best for the first metric of decisions.
         settings: How the rows are read.
-        groups: The labels of groups that the user passed, or None, and the data.
-        average: The average over several classes.
+        groups: The group number of each row and the labels of the groups, if there are any.
     """
-    samples = _settle(logits, batch, settings)
-    gaps = {name: request for name, request in requests.items() if isinstance(request.measured, GroupGap)}
-    group_labels = read_groups(groups[0], batch.group, groups[1], len(batch), list(gaps.values()))
-    at_best = [name for name, request in requests.items() if request.threshold == BEST]
-    decided = [name for name, request in requests.items() if not request.is_ranking and name not in at_best]
-    tuned_for = decided[0] if decided and isinstance(asked, str) else None
-    if tuned_for in gaps:
+    check_nan_logits(outputs)
+    logits, target = match_shapes(outputs, batch.y)
+    samples = canonical(logits, target, settings, weight=batch.weight, judge=TargetJudge())
+    exclusive = isinstance(samples, Classes)
+    decided = [name for name, monitor in monitors.items() if not monitor.needs_scores]
+    tuned_for = decided[0] if decided and tunes else None
+    if tuned_for is not None and isinstance(monitors[tuned_for].measured, GroupGap):
         raise InvalidValueError(
             f"threshold='best' is chosen for the first metric, and {tuned_for} has no best threshold: it is 0 if "
             "nothing is positive; name another metric first"
         )
 
-    def choose(threshold: Threshold | str | None, name: str | None) -> Threshold:
-        metric = None if name is None else requests[name].measured
-        assert not isinstance(metric, RankingMetric)
-        return choose_threshold(samples, threshold, metric, average)
+    def measure(monitor: Monitor, rows: Any = slice(None)) -> Measured:
+        weight = None if batch.weight is None else batch.weight[rows]
+        gap = isinstance(monitor.measured, GroupGap) and groups is not None
+        return monitor.measure(logits[rows], target[rows], weight, group=groups[0] if gap and groups else None)
 
-    shared, best = choose(asked, tuned_for), {name: choose(BEST, name) for name in at_best}
-    thresholds = {name: best.get(name, shared) for name in requests}
-    whole = {name: request for name, request in requests.items() if name not in gaps}
-    values, undefined = measure(samples, whole, thresholds)
+    def tuned(name: str) -> Any:
+        threshold = measure(replace(monitors[name], threshold=BEST)).threshold
+        return PerLabel(threshold) if isinstance(threshold, tuple) else threshold
+
     by_group: dict[Any, dict[str, float]] = {}
-    if group_labels is not None:
-        numbers = torch.from_numpy(group_labels.numbers)
-        if gaps:
-            grouped = _settle(logits, batch, settings._replace(groups=len(group_labels.names)), group=numbers)
-            values |= measure(grouped, gaps, thresholds)[0]
-            values = {name: values[name] for name in requests}
-        columns: Task = "binary" if samples.logits.shape[-2] == 1 else "multilabel"
-        same_task = settings._replace(task="multiclass" if isinstance(samples, Classes) else columns)
-        for number, name in enumerate(group_labels.names):
-            rows = numbers == number
+    with targets_judged():
+        shared = math.nan if exclusive or tunes else monitors[decided[0]].threshold if decided else 0.5
+        fixed, best = dict(monitors), {name: tuned(name) for name in monitors if monitors[name].threshold == BEST}
+        if tuned_for is not None:
+            shared = tuned(tuned_for)
+            fixed |= {name: replace(monitors[name], threshold=shared) for name in decided}
+        fixed |= {name: replace(monitors[name], threshold=best[name]) for name in best}
+        measured = {name: measure(monitor) for name, monitor in fixed.items()}
+        for number, name in enumerate(() if groups is None else groups[1]):
+            assert groups is not None
+            rows = groups[0] == number
             if bool(rows.any()):
-                members = _settle(logits, batch, same_task, rows)
-                by_group[name], _ = measure(members, whole, thresholds, of_group=True)
-    return Evaluation(values, logits, batch.y, shared, best, tuned_for, by_group, len(batch), undefined=undefined)
+                by_group[name] = _measure_group(fixed, samples, partial(measure, rows=rows), target[rows])
+    thresholds = {name: _as_result(threshold) for name, threshold in best.items()}
+    return _make_evaluation(measured, outputs, batch.y, _as_result(shared), thresholds, tuned_for, by_group, len(batch))
 
 
-def _settle(
-    logits: Tensor, batch: Batch, settings: CountSettings, rows: Tensor | None = None, group: Tensor | None = None
-) -> Columns | Classes:
-    """Return all rows, or some of them, in their final shape."""
-    logits, target = match_shapes(logits, batch.y)
-    weight = batch.weight
-    if rows is not None:
-        logits, target, weight = logits[rows], target[rows], None if weight is None else weight[rows]
-    return canonical(logits, target, settings, weight=weight, group=group, judge=TargetJudge())
+def _measure_group(
+    monitors: Mapping[str, Monitor], samples: Columns | Classes, measure: Callable[[Monitor], Measured], target: Tensor
+) -> dict[str, float]:
+    """Measure the rows of a group, read like all rows; a value that is not defined is NaN."""
+    columns: Task = "binary" if samples.logits.shape[-2] == 1 else "multilabel"
+    task: Task = "multiclass" if isinstance(samples, Classes) else columns
+    values = {}
+    for name, monitor in monitors.items():
+        if isinstance(monitor.measured, GroupGap):
+            continue
+        labels = target if monitor.ignore_index is None else target[target != monitor.ignore_index]
+        if monitor.is_ranking and bool((labels == labels.flatten()[:1]).all()):
+            values[name] = math.nan
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UndefinedRankingWarning)
+            result = measure(replace(monitor, task=task))
+        values[name] = math.nan if result.undefined else result.value
+    return values
 
 
 def read_groups(
-    labels: Any, loaded: Tensor | None, source: Source, rows: int, requests: Sequence[Monitor]
+    labels: Any, loaded: Tensor | None, source: Source, rows: int, monitors: Mapping[str, Monitor]
 ) -> GroupLabels | None:
     """Number the groups of rows, in the order of the names of a gap if there are any.
 
@@ -528,7 +449,7 @@ def read_groups(
         loaded: The group numbers of the batches of a DataLoader or a Dataset, or None.
         source: The data.
         rows: The number of rows.
-        requests: The gaps that will be measured.
+        monitors: The metrics that will be measured.
 
     Returns:
         The group number of each row, and the labels of the groups; None if there are no groups.
@@ -536,7 +457,7 @@ def read_groups(
     Raises:
         ValueError: The labels do not go with the rows or with the gaps.
     """
-    gaps = [request.measured for request in requests if isinstance(request.measured, GroupGap)]
+    gaps = [each.measured for each in monitors.values() if isinstance(each.measured, GroupGap)]
     if labels is not None and isinstance(source, FromLoader):
         raise InvalidValueError(
             "groups are for (X, y) and a Dataset; let the DataLoader return dictionaries with 'group'"

@@ -21,8 +21,7 @@ from metricfit.errors import InvalidValueError
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.areas import UndefinedRankingWarning
 from metricfit.metrics.metric import Metric
-from metricfit.train.checkpoint import randomness
-from metricfit.train.data.batches import Batch, check_outputs
+from metricfit.train.data.batches import check_outputs
 from metricfit.train.data.sources import InMemory, Source, get_weight_dtype
 from metricfit.train.monitor import Monitor
 from metricfit.train.stage import Objective, Stage, find_ignored_labels, mask_ignored_labels, match_shapes
@@ -63,36 +62,6 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
     return counted
 
 
-def check_training_target(logits: Tensor, target: Tensor, stages: Sequence[Stage]) -> Tensor:
-    """Refuse training labels that nothing can be learned from; return those that are not ignored."""
-    counted = check_target(logits, target, stages, "train")
-    one_column = _columns(logits) == 1
-    if one_column or is_exclusive(logits, target):
-        sides = counted > 0.5 if one_column else counted
-        if bool((sides == sides.flatten()[0]).all()):
-            raise InvalidValueError(
-                f"all training labels are {counted.flatten()[0].item():g}: there is nothing to learn"
-            )
-    check_requirements(stages, logits, target)
-    return counted
-
-
-def judge_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str) -> None:
-    """Refuse, or warn about, targets that look like class shares but would be read as multilabel.
-
-    Args:
-        logits: Outputs for a few samples.
-        target: The labels of the whole set.
-        stages: The stages; a stage whose losses all have a ``task`` is not checked.
-        name: The name of the labels in messages.
-
-    Raises:
-        InvalidValueError: The labels can be read in two ways.
-    """
-    if _reads_by_shape(logits, target, stages):
-        TargetJudge().look(target, _ignored_label(stages), name)
-
-
 def _reads_by_shape(logits: Tensor, target: Tensor, stages: Sequence[Stage]) -> bool:
     """Check whether a stage reads targets ``(n, c)`` as multilabel only because of their shape."""
     if logits.dim() != 2 or logits.shape[1] == 1 or target.shape[1:] != logits.shape[1:]:
@@ -111,69 +80,47 @@ def _ignored_label(stages: Sequence[Stage]) -> int | None:
     return ignored.pop() if len(ignored) == 1 else None
 
 
-class LoaderCheck:
-    """Checks the batches of a DataLoader or a Dataset in the first epoch, if its labels are not known before.
+class LabelCheck:
+    """Checks the labels of a set, all of them at once or batch by batch.
 
     Args:
-        model: The model.
+        logits: Outputs for a few samples.
         stages: The stages.
     """
 
-    def __init__(self, model: nn.Module, stages: Sequence[Stage]) -> None:
-        self.model, self.stages = model, stages
-        self.logits: Tensor | None = None
+    def __init__(self, logits: Tensor, stages: Sequence[Stage]) -> None:
+        self.logits, self.stages = logits, stages
         self.judge = TargetJudge()
         self.range: Tensor | None = None
         self.exclusive = False
 
-    def __call__(self, batch: Batch, number: int, expected: int | None) -> Batch:
-        """Return the batch if its labels go with the model's outputs.
+    def __call__(self, target: Tensor, name: str, *, part: bool = False) -> Tensor:
+        """Return the labels that are not ignored, if they go with the model's outputs.
 
         Args:
-            batch: The batch to check.
-            number: Its position in the epoch, for the message.
-            expected: The expected number of batches, if one is announced.
-
-        Returns:
-            The same batch.
+            target: The labels, or a part of them.
+            name: Their name in messages.
+            part: Whether they are a part, in which all may be ignored.
 
         Raises:
             ValueError: The labels do not go with the model's outputs.
         """
-        if self.logits is None:
-            with randomness.Stream(0):
-                self.logits = sample_logits(self.model, batch.x)
-        name = f"train, batch {number}"
-        if expected is not None and number < expected:  # otherwise the announced number was wrong
-            name += f" of {expected}"
-        counted = check_target(self.logits, batch.y, self.stages, name, part=True)
+        counted = check_target(self.logits, target, self.stages, name, part=part)
         if counted.numel():
-            ends = torch.stack([-counted.min(), counted.max()]).double()
-            self.exclusive = is_exclusive(self.logits, batch.y)
+            ends = torch.stack([-counted.min().double(), counted.max().double()])
+            self.exclusive = is_exclusive(self.logits, target)
             self.range = ends if self.range is None else torch.maximum(self.range, ends)
-        if _reads_by_shape(self.logits, batch.y, self.stages):
-            self.judge.observe(batch.y, _ignored_label(self.stages))
-        return batch
+        if _reads_by_shape(self.logits, target, self.stages):
+            self.judge.observe(target, _ignored_label(self.stages))
+        return counted
 
-    def end_epoch(self, device: torch.device, both_classes: bool) -> None:
-        """Judge the labels of the whole first epoch, of all ranks; every rank must call this.
-
-        Args:
-            device: The device of this rank.
-            both_classes: Whether to refuse labels of one class only, from which nothing can be learned.
-
-        Raises:
-            InvalidValueError: The labels can be read in two ways, or are of one class.
-        """
-        self.judge.add_other_ranks(device)
-        self.judge.conclude(f"training labels ({self.judge.rows} rows, all of the first epoch)")
-        if both_classes:
-            assert self.logits is not None
-            ends = torch.full((2,), -torch.inf, dtype=torch.float64) if self.range is None else self.range
-            low, high = gather_over_ranks(ends.to(device).unsqueeze(0)).amax(0).tolist()
-            one_column = _columns(self.logits) == 1
-            if (one_column and (-low > 0.5) == (high > 0.5)) or (self.exclusive and -low == high):
-                raise InvalidValueError(f"all training labels are {high:g}: there is nothing to learn")
+    def refuse_one_class(self, device: torch.device | None = None) -> None:
+        """Refuse labels of one class only, from which nothing can be learned; every rank must call this."""
+        ends = torch.full((2,), -torch.inf, dtype=torch.float64) if self.range is None else self.range
+        low, high = gather_over_ranks(ends.to(device).unsqueeze(0)).amax(0).tolist()
+        one_column = _columns(self.logits) == 1
+        if (one_column and (-low > 0.5) == (high > 0.5)) or (self.exclusive and -low == high):
+            raise InvalidValueError(f"all training labels are {high:g}: there is nothing to learn")
 
 
 def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, name: str = "validation") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -32,7 +32,6 @@ from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.areas import check_ranking_average
 from metricfit.metrics.average import (
-    SKIP,
     averaged,
     check_average,
     check_classes,
@@ -58,120 +57,9 @@ DECIDING = ("validation_loss", "monitor", "value", "threshold", "best", "feasibl
 RESERVED = frozenset((*PROGRESS, *DECIDING))
 
 
-@dataclass(frozen=True)
-class Averaging:
-    """The average over the classes, and whether it is taken for each image.
-
-    Args:
-        average: "macro", "micro" or "weighted".
-        classes: The classes of the average; None for all.
-        zero_division: What a class counts for where its metric is 0/0; None for the default of the average.
-        per_image: Whether the value is the mean of the values of the images.
-
-    Example:
-        >>> from metricfit import metrics
-        >>> round(Averaging("macro", classes=[1]).value(metrics.f1, Counts([5, 3], [2, 1], [1, 2], [3, 5])), 4)
-        0.6667
-    """
-
-    average: ScalarAverage = "macro"
-    classes: Sequence[int] | None = None
-    zero_division: ZeroDivision = None
-    per_image: bool = False
-
-    def __post_init__(self) -> None:
-        if self.classes is not None and hasattr(self.classes, "tolist"):
-            object.__setattr__(self, "classes", self.classes.tolist())
-
-    def check(self, metric: Metric) -> None:
-        """Refuse settings that do not go with a metric.
-
-        Raises:
-            InvalidValueError: They do not.
-            InvalidTypeError: The classes are no sequence of numbers.
-        """
-        check_average(metric, self.average)
-        check_classes(metric, self.classes)
-        check_zero_division(metric, self.zero_division)
-        if self.per_image and isinstance(metric, GroupGap):
-            raise InvalidValueError(f"{metric.name} compares groups of rows, not images; leave per_image out")
-
-    def for_metric(self, metric: Metric | None) -> Averaging:
-        """Return these settings without ``zero_division`` if the metric has no classes that it could be applied to.
-
-        Args:
-            metric: A metric of decisions; None for a ranking.
-        """
-        if self.zero_division is None or metric is None or isinstance(metric, GroupGap):
-            return replace(self, zero_division=None)
-        return replace(self, zero_division=None) if metric.whole_matrix and self.zero_division != SKIP else self
-
-    def refuse_for(self, what: str) -> None:
-        """Refuse any of the settings for a value that is not a metric of decisions at a fixed threshold.
-
-        Raises:
-            InvalidValueError: One is set.
-        """
-        settings = {"classes": self.classes, "zero_division": self.zero_division, "per_image": self.per_image or None}
-        names = [f"{name}=" for name, value in settings.items() if value is not None]
-        if names:
-            raise InvalidValueError(
-                f"{' and '.join(names)}: only for metrics of decisions at a fixed threshold, not with {what}; leave it "
-                "out"
-            )
-
-    def values(self, metric: Metric, counts: Counts) -> Tensor:
-        """Return the value of counts ``(c,)``, or those of images ``(images, c)``, NaN for images that are left out."""
-        return averaged(metric, counts, self.average, self.classes, self.zero_division)
-
-    def value(self, metric: Metric, counts: Counts, shares: Tensor | None = None) -> float:
-        """Return the value as one number; ``shares`` is what ``weigh`` returned; None for equal images."""
-        values = self.values(metric, counts)
-        if not self.per_image:
-            return float(values)
-        return float(mean_of_images(values, self.weigh(counts, None) if shares is None else shares))
-
-    def is_undefined(self, metric: Metric, counts: Counts) -> bool:
-        """Return whether the value of one column, of all its rows together, is 0/0 and no ``zero_division`` is set."""
-        one = counts.tp.numel() == 1 and self.zero_division is None and not isinstance(metric, GroupGap)
-        return one and bool(is_undefined(metric, counts).all())
-
-    def weigh(self, counts: Counts, weight: Tensor | None) -> Tensor | None:
-        """Return how much each image of a batch counts in the mean; None if images are not measured one by one."""
-        return weigh_images(has_pixels(counts), weight, counts.tp.dtype) if self.per_image else None
-
-    def of_all_pixels(self, counts: Counts) -> Counts:
-        """Return the counts of all images together."""
-        return counts.with_tensors(tensor.sum(0) for tensor in counts.tensors) if self.per_image else counts
-
-
 def in_double(counts: Counts) -> Counts:
     """Return counts in float64, in which the counts of many batches are added."""
     return counts.with_tensors(tensor.double() for tensor in counts.tensors)
-
-
-class CountedStream:
-    """The counts of all samples of a stream: their sum, or one row per image with how much it counts in the mean."""
-
-    def __init__(self, averaging: Averaging) -> None:
-        self.averaging = averaging
-        self.parts: list[Counts] = []
-        self.shares: list[Tensor] = []
-
-    def add(self, counts: Counts, weight: Tensor | None) -> None:
-        """Add the counts of a batch with these weights."""
-        counts = in_double(counts)
-        if self.parts and not self.averaging.per_image:
-            self.parts[0] = self.parts[0] + counts
-        else:
-            self.parts.append(counts)
-        shares = self.averaging.weigh(counts, weight)
-        self.shares += [] if shares is None else [shares]
-
-    def joined(self) -> tuple[Counts, Tensor | None]:
-        """Return the counts of all samples, and how much each image counts; None if images are not measured."""
-        counts = join_images(self.parts) if self.averaging.per_image else self.parts[0]
-        return counts, torch.cat(self.shares) if self.shares else None
 
 
 @dataclass(frozen=True)
@@ -183,6 +71,7 @@ class Measured:
         threshold: The threshold that it was measured at, or one per label; NaN if there is none.
         feasible: Whether all requirements hold.
         violation: The sum of the amounts by which requirements are violated; 0 if they hold.
+        undefined: Whether the value is 0/0, as recall is without positives.
 
     Example:
         >>> Measured(0.9, threshold=0.5).feasible
@@ -193,6 +82,7 @@ class Measured:
     threshold: float | tuple[float, ...]
     feasible: bool = True
     violation: float = 0.0
+    undefined: bool = field(default=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -244,6 +134,8 @@ class Monitor:
 
     def __post_init__(self) -> None:
         check_task(self.task)
+        if self.classes is not None and hasattr(self.classes, "tolist"):
+            object.__setattr__(self, "classes", self.classes.tolist())
         object.__setattr__(self, "threshold", read_threshold(self.threshold))
         if self.average is None:
             raise InvalidValueError(
@@ -258,26 +150,71 @@ class Monitor:
         if isinstance(measured, RankingMetric):
             check_ranking_average(self.average, "one" if measured.in_pairs else "rest")
         if not isinstance(measured, Metric) or self.threshold == "best":
-            self.averaging.refuse_for("threshold='best'" if self.threshold == "best" else repr(self.metric))
+            self._refuse_settings("threshold='best'" if self.threshold == "best" else repr(self.metric))
         if not isinstance(measured, Metric):
             if self.subject_to is not None or self.threshold == "best":
                 setting = "threshold='best'" if self.subject_to is None else "subject_to"
                 raise InvalidValueError(f"{setting} needs a metric of decisions, such as 'f1', not {self.metric!r}")
             return
-        self.averaging.check(measured)
+        check_average(measured, self.average)
+        check_classes(measured, self.classes)
+        check_zero_division(measured, self.zero_division)
+        if self.per_image and isinstance(measured, GroupGap):
+            raise InvalidValueError(f"{measured.name} compares groups of rows, not images; leave per_image out")
         requirements = self.subject_to
         if requirements is None:
             requirements = ()
         elif isinstance(requirements, (str, Requirement)):
             requirements = (requirements,)
         object.__setattr__(self, "requirements", tuple(map(parse_requirement, requirements)))
-        for watched in (measured, *(requirement.metric for requirement in self.requirements)):
-            check_of_counts(watched)
+        check_of_counts(measured)
+        for requirement in self.requirements:
+            _refuse_gap(check_of_counts(requirement.metric))
 
-    @property
-    def averaging(self) -> Averaging:
-        """How values of classes and of images become one number."""
-        return Averaging(self.average, self.classes, self.zero_division, self.per_image)
+    def _refuse_settings(self, what: str) -> None:
+        """Refuse settings of a value that is not a metric of decisions at a fixed threshold."""
+        settings = {"classes": self.classes, "zero_division": self.zero_division, "per_image": self.per_image or None}
+        names = [f"{name}=" for name, value in settings.items() if value is not None]
+        if names:
+            raise InvalidValueError(
+                f"{' and '.join(names)}: only for metrics of decisions at a fixed threshold, not with {what}; leave it "
+                "out"
+            )
+
+    def values(self, counts: Counts) -> Tensor:
+        """Return the value of counts, averaged over the classes.
+
+        Args:
+            counts: Counts ``(c,)``, or of images ``(images, c)``.
+
+        Returns:
+            A scalar, or one value per image, NaN for images that are left out.
+        """
+        assert isinstance(self.measured, Metric)
+        return averaged(self.measured, counts, self.average, self.classes, self.zero_division)
+
+    def weigh(self, counts: Counts, weight: Tensor | None) -> Tensor | None:
+        """Return how much each image of a batch counts in the mean.
+
+        Args:
+            counts: The counts of the images.
+            weight: The weights of the images or of their pixels, if there are any.
+
+        Returns:
+            One number per image; None if images are not measured one by one.
+        """
+        return weigh_images(has_pixels(counts), weight, counts.tp.dtype) if self.per_image else None
+
+    def of_all_pixels(self, counts: Counts) -> Counts:
+        """Return the counts of all images together.
+
+        Args:
+            counts: What ``count`` returned.
+
+        Returns:
+            The counts ``(c,)``.
+        """
+        return counts.with_tensors(tensor.sum(0) for tensor in counts.tensors) if self.per_image else counts
 
     @property
     def is_loss(self) -> bool:
@@ -295,7 +232,7 @@ class Monitor:
         if not isinstance(self.measured, Metric):
             return str(self.metric)
         best = "best " if self.threshold == "best" else ""
-        of_classes = "" if self.classes is None else f" of classes {', '.join(map(str, self.averaging.classes or ()))}"
+        of_classes = "" if self.classes is None else f" of classes {', '.join(map(str, self.classes))}"
         name = f"{best}{self.measured.name}{of_classes}{' per image' * self.per_image}"
         return ", ".join([name, *map(str, self.requirements)])
 
@@ -330,13 +267,16 @@ class Monitor:
             return new.violation < old.violation
         return new.value < old.value if self.minimize else new.value > old.value
 
-    def measure(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Measured:
+    def measure(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
+    ) -> Measured:
         """Measure logits against labels.
 
         Args:
             logits: The logits of all samples.
             target: Their labels.
             weight: Their weights, if there are any.
+            group: Their group numbers, for a gap between groups.
 
         Returns:
             The value, the threshold that it was measured at, and whether the requirements hold there.
@@ -353,22 +293,24 @@ class Monitor:
         if self.is_loss:
             raise InvalidValueError("the objective measures the loss, not the monitor")
         if not self.needs_scores:
-            counts, exclusive = self.count(logits, target, weight)
-            return self.measure_counts(counts, exclusive=exclusive, shares=self.averaging.weigh(counts, weight))
+            counts, exclusive = self.count(logits, target, weight, group=group)
+            return self.measure_counts(counts, exclusive=exclusive, shares=self.weigh(counts, weight))
         samples = self._settle(logits, target, weight)
         if isinstance(self.measured, RankingMetric):
             return Measured(self.measured.measure_samples(samples, self.average), math.nan)
         assert self.measured is not None
         return measure_at_best(samples, self.measured, self.requirements, self.average, self.name)
 
-    def _settle(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> SettledBatch:
-        return canonical(
-            self.as_logits(logits, target),
-            target,
-            CountSettings(task=self.task, ignore_index=self.ignore_index, per_image=self.per_image),
-            weight=weight,
-            judge=TargetJudge(),
+    def _settle(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, group: Tensor | None = None
+    ) -> SettledBatch:
+        """Return logits and labels in their final shape, which says whether the classes exclude each other."""
+        groups = self.measured.groups if isinstance(self.measured, GroupGap) else None
+        settings = CountSettings(
+            task=self.task, ignore_index=self.ignore_index, per_image=self.per_image, groups=groups
         )
+        logits = self.as_logits(logits, target)
+        return canonical(logits, target, settings, weight=weight, group=group, judge=TargetJudge())
 
     def as_logits(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the logits of a model's outputs, which are probabilities with ``from_probabilities``.
@@ -392,13 +334,16 @@ class Monitor:
         """Whether the value needs the scores of all samples at once, as a ranking and the best threshold do."""
         return self.is_ranking or self.threshold == "best"
 
-    def count(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> tuple[Counts, bool]:
-        """Count the decisions on some of the samples; ``averaging.join`` adds the counts of several parts.
+    def count(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
+    ) -> tuple[Counts, bool]:
+        """Count the decisions on some of the samples; ``MonitorStream`` adds the counts of several parts.
 
         Args:
             logits: The logits of the samples.
             target: Their labels.
             weight: Their weights, if there are any.
+            group: Their group numbers, for a gap between groups.
 
         Returns:
             The counts, and whether the classes exclude each other, so that the largest logit decides.
@@ -410,7 +355,7 @@ class Monitor:
         assert isinstance(self.measured, Metric)
         logits = logits.detach()
         check_nan_logits(logits)
-        samples = self._settle(logits, target, weight)
+        samples = self._settle(logits, target, weight, group)
         matrix = any(m.needs_matrix for m in (self.measured, *(each.metric for each in self.requirements)))
         assert not isinstance(self.threshold, str)
         threshold = thresholds_of_batch(self.threshold, samples, soft=False)
@@ -421,9 +366,9 @@ class Monitor:
         """Measure the counts of all samples.
 
         Args:
-            counts: What ``count`` returned, of several parts joined by ``averaging.join``.
+            counts: What ``count`` returned, of several parts joined by ``MonitorStream``.
             exclusive: Whether the classes exclude each other.
-            shares: With ``per_image``, how much each image counts in the mean; what ``averaging.weigh`` returned.
+            shares: With ``per_image``, how much each image counts in the mean; what ``weigh`` returned.
 
         Returns:
             The value, the threshold that it was measured at, and whether the requirements hold there.
@@ -434,14 +379,49 @@ class Monitor:
             0.875
         """
         assert isinstance(self.measured, Metric)
-        value, counts = self.averaging.value(self.measured, counts, shares), self.averaging.of_all_pixels(counts)
+        values = self.values(counts)
+        if self.per_image:
+            values = mean_of_images(values, self.weigh(counts, None) if shares is None else shares)
+        one = counts.tp.numel() == 1 and self.zero_division is None and not isinstance(self.measured, GroupGap)
+        undefined = one and bool(is_undefined(self.measured, counts).all())
+        counts = self.of_all_pixels(counts)
         feasible = all(bool(requirement.holds(counts).all()) for requirement in self.requirements)
         violations = [float(requirement.violation(counts).clamp(min=0).sum()) for requirement in self.requirements]
         threshold: float | tuple[float, ...] = math.nan
         if not exclusive:
             labels = isinstance(self.threshold, PerLabel)
             threshold = tuple(self.threshold.tolist()) if labels else float(self.threshold)  # type: ignore
-        return Measured(value, threshold, feasible, 0.0 if feasible else sum(violations))
+        return Measured(float(values), threshold, feasible, 0.0 if feasible else sum(violations), undefined)
+
+
+class MonitorStream:
+    """The monitored value of all samples of a stream, from their counts: one sum, or the counts of each image."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor, self.exclusive = monitor, False
+        self.parts: list[Counts] = []
+        self.shares: list[Tensor] = []
+
+    def add(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> None:
+        """Add the samples of a batch."""
+        counts, self.exclusive = self.monitor.count(logits, target, weight)
+        counts = in_double(counts)
+        if self.parts and not self.monitor.per_image:
+            self.parts[0] = self.parts[0] + counts
+        else:
+            self.parts.append(counts)
+        shares = self.monitor.weigh(counts, weight)
+        self.shares += [] if shares is None else [shares]
+
+    def joined(self) -> tuple[Counts, Tensor | None]:
+        """Return the counts of all samples, and how much each image counts; None if images are not measured."""
+        counts = join_images(self.parts) if self.monitor.per_image else self.parts[0]
+        return counts, torch.cat(self.shares) if self.shares else None
+
+    def measure(self) -> Measured:
+        """Measure the metric and the requirements."""
+        counts, shares = self.joined()
+        return self.monitor.measure_counts(counts, exclusive=self.exclusive, shares=shares)
 
 
 def as_monitor(monitor: str | Metric | Monitor | Formula) -> Monitor:
@@ -468,12 +448,13 @@ def make_monitors(monitor: Monitored) -> tuple[Monitor, ...]:
         ['best f1', 'auroc']
     """
     if not isinstance(monitor, (list, tuple)):
-        return (_refuse_gaps(as_monitor(monitor)),)  # type: ignore[arg-type]
+        return make_monitors([monitor])  # type: ignore[list-item]
     if not monitor:
         raise InvalidValueError("monitor is an empty list; leave it out to monitor the loss")
-    monitors = tuple(_refuse_gaps(as_monitor(each)) for each in monitor)
-    names = name_columns(monitors)
+    monitors = tuple(map(as_monitor, monitor))
+    names = list(map(name_column, monitors))
     for number, name in enumerate(names):
+        _refuse_gap(monitors[number].measured)
         if name in names[:number]:
             raise InvalidValueError(f"monitor names {quote(name)} twice, but each has one column of the history")
         if name in RESERVED:
@@ -483,15 +464,12 @@ def make_monitors(monitor: Monitored) -> tuple[Monitor, ...]:
     return monitors
 
 
-def _refuse_gaps(monitor: Monitor) -> Monitor:
-    """Return a monitor that measures all rows together."""
-    for watched in (monitor.measured, *(requirement.metric for requirement in monitor.requirements)):
-        if isinstance(watched, GroupGap):
-            raise InvalidValueError(
-                f"a monitor measures all rows together, not {watched.name}; make the gap a constraint of the "
-                "AugmentedLagrangian: epochs that meet its requirements are better than those that do not"
-            )
-    return monitor
+def _refuse_gap(metric: object) -> None:
+    if isinstance(metric, GroupGap):
+        raise InvalidValueError(
+            f"a monitor measures all rows together, not {metric.name}; make the gap a constraint of the "
+            "AugmentedLagrangian: epochs that meet its requirements are better than those that do not"
+        )
 
 
 def name_column(monitor: Monitor) -> str:
@@ -509,23 +487,6 @@ def name_column(monitor: Monitor) -> str:
     return name if monitor.average == "macro" else f"{name} {monitor.average}"
 
 
-def name_columns(monitors: Sequence[Monitor]) -> list[str]:
-    """Return the names of the columns of several monitors; other thresholds per label of a metric are numbered.
-
-    Example:
-        >>> name_columns([Monitor("f1", threshold=[0.2, 0.5]), Monitor("f1", threshold=[0.3, 0.6])])
-        ['f1 at thresholds per label', 'f1 at thresholds per label (2)']
-    """
-    names: list[str] = []
-    for number, monitor in enumerate(monitors):
-        name = name_column(monitor)
-        if isinstance(monitor.threshold, PerLabel) and monitor not in monitors[:number]:
-            alike = sum(name_column(earlier) == name for earlier in monitors[:number])
-            name += f" ({alike + 1})" if alike else ""
-        names.append(name)
-    return names
-
-
 def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> dict[str, Any]:
     """Return the columns that a list of monitors adds to a row of the history.
 
@@ -538,7 +499,7 @@ def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> d
         one, and whether its requirements hold, if there are any; those of the first are columns of every history.
     """
     row: dict[str, Any] = {}
-    for number, (name, monitor, result) in enumerate(zip(name_columns(monitors), monitors, measured, strict=True)):
+    for number, (name, monitor, result) in enumerate(zip(map(name_column, monitors), monitors, measured, strict=True)):
         row[name] = result.value
         if number and monitor.threshold == "best":
             row[f"{name} threshold"] = result.threshold

@@ -22,7 +22,7 @@ from metricfit.core.tasks import TASKS
 from metricfit.core.types import Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import takes_probabilities
-from metricfit.losses.calling import accepted_arguments, call_loss, observe_value, update_loss
+from metricfit.losses.calling import accepted_arguments, call_loss
 from metricfit.train.data.batches import Batch
 from metricfit.train.monitor import Monitor, Monitored, make_monitors
 
@@ -202,10 +202,6 @@ class Objective:
             raise InvalidValueError(f"weights were given, but {type(self.loss).__name__} takes none")
         return call_loss(loss, logits, y, self.accepts, weight=batch.weight, index=batch.index, group=batch.group)
 
-    def update(self) -> None:
-        """Move the multipliers, at the end of an epoch."""
-        update_loss(self.loss)
-
     @property
     def updates_on_held_out(self) -> bool:
         """Whether multipliers move on the validation set."""
@@ -216,10 +212,6 @@ class Objective:
         assert isinstance(self.loss, AugmentedLagrangian)
         logits, y = match_shapes(logits, batch.y)
         self.loss.observe_held_out(logits, y, batch.weight, group=batch.group)
-
-    def observe(self, value: Tensor) -> None:
-        """Pass on a value after validation; higher is better."""
-        observe_value(self.loss, value)
 
     @contextmanager
     def annealed_to_end(self) -> Iterator[None]:

@@ -72,16 +72,13 @@ def _set_states(generators: Generators) -> None:
 
 def capture() -> list[dict[str, Any]]:
     """Return the states of all ranks, in order."""
-    version, words, gauss = random.getstate()
+    on_cpu, python, numpy = _get_states()
     state: dict[str, Any] = {
-        "torch": torch.get_rng_state(),
+        "torch": on_cpu,
         "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() and torch.cuda.is_initialized() else None,  # type: ignore[no-untyped-call]
-        "python": [version, torch.tensor(words), gauss],
-        "numpy": None,
+        "python": python,
+        "numpy": None if numpy is None else [*numpy[:1], torch.tensor(numpy[1].astype("int64")), *numpy[2:]],
     }
-    if "numpy" in sys.modules:
-        kind, keys, position, has_gauss, cached = sys.modules["numpy"].random.get_state()
-        state["numpy"] = [kind, torch.tensor(keys.astype("int64")), position, has_gauss, cached]
     ranks = number_of_ranks()
     if ranks == 1:
         return [state]
@@ -91,16 +88,12 @@ def capture() -> list[dict[str, Any]]:
 
 
 def restore(states: list[dict[str, Any]]) -> None:
-    """Restore this rank's state; nothing is restored if the number of ranks has changed."""
-    if len(states) != number_of_ranks():
-        return
+    """Restore the state of this rank."""
     state = states[dist.get_rank() if number_of_ranks() > 1 else 0]
-    torch.set_rng_state(state["torch"])
+    numpy = state["numpy"]
+    if numpy is not None:
+        importlib.import_module("numpy")  # users' datasets may use it
+        numpy = (numpy[0], numpy[1].numpy().astype("uint32"), *numpy[2:])
+    _set_states((state["torch"], state["python"], numpy))
     if state["cuda"] is not None:
         torch.cuda.set_rng_state(state["cuda"])
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(words.tolist()), gauss))
-    if state["numpy"] is not None:
-        kind, keys, position, has_gauss, cached = state["numpy"]
-        global_random = importlib.import_module("numpy").random  # users' datasets may use it
-        global_random.set_state((kind, keys.numpy().astype("uint32"), position, has_gauss, cached))

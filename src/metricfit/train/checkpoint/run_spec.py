@@ -13,7 +13,8 @@ import math
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from contextlib import suppress
+from dataclasses import asdict, is_dataclass
 from enum import Enum
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -23,8 +24,8 @@ from torch import Tensor, nn
 
 from metricfit._files import hash_bytes, list_differences
 from metricfit._version import __version__
-from metricfit.train.data.batches import Batches
 from metricfit.train.data.sources import FromLoader, InMemory, Source
+from metricfit.train.settings import RunSettings
 from metricfit.train.stage import Stage
 
 ROWS = 1024  # rows of the inputs that are hashed
@@ -37,24 +38,20 @@ NamedValue = tuple[str, Any]
 
 
 def describe_run(
-    model: nn.Module,
-    stages: Sequence[Stage],
-    data: Sequence[tuple[Source, Source | None]],
-    batches: Batches,
-    **settings: Any,
+    model: nn.Module, data: Sequence[tuple[Source, Source | None]], settings: RunSettings, ranks: int
 ) -> dict[str, Any]:
-    """Describe a run by its model, stages, data and settings.
+    """Describe a run by its model, data and settings.
 
     Args:
         model: The model; its layers and the shapes of its weights are described.
-        stages: The stages of the training.
         data: The training and validation data of each member, described by length and hashes.
-        batches: How an epoch is divided into batches.
-        settings: Other settings by name.
+        settings: How the model is trained.
+        ranks: The number of processes.
 
     Returns:
         Values that JSON can hold.
     """
+    batches, checkpoints = settings.batches, settings.checkpoints
     members = [
         {"train": _describe_data(train), "validation": None if held_out is None else _describe_data(held_out)}
         for train, held_out in data
@@ -77,13 +74,18 @@ def describe_run(
                 "settings": stage_settings,
                 "code": stage_code,
             }
-            for stage, (stage_settings, stage_code) in ((stage, _describe_stage(stage)) for stage in stages)
+            for stage, (stage_settings, stage_code) in ((stage, _describe_stage(stage)) for stage in settings.stages)
         ],
         **(members[0] if len(members) == 1 else {"members": members}),
         "batch_size": batches.size,
         "stratified": batches.stratified,
         "oversample": batches.oversample,
-        **settings,
+        **asdict(settings.steps),
+        **({"seeds": settings.seeds, "rates": settings.rates} if settings.several else {"seed": settings.seeds[0]}),
+        "precision": settings.precision,
+        "ranks": ranks,
+        "checkpoint_every": None if checkpoints is None else checkpoints.every,
+        "start_at_prior": settings.start_at_prior,
         "versions": {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "threads": torch.get_num_threads(),
     }
@@ -198,7 +200,7 @@ def _walk(obj: Any, path: str, ancestors: set[int]) -> Iterator[NamedValue]:
     elif id(obj) in ancestors:
         return
     else:
-        for name, part in _list_parts(obj):
+        for name, part in sorted(_list_parts(obj).items()):
             yield from _walk(part, f"{path}.{name}" if path else name, ancestors | {id(obj)})
         yield from _identify(obj, path)
 
@@ -217,64 +219,51 @@ def _is_versioned(definition: Any) -> bool:
     return (definition.__module__ or "").partition(".")[0] in VERSIONED_PACKAGES
 
 
-def _list_parts(obj: Any) -> Iterator[NamedValue]:
+def _list_parts(obj: Any) -> dict[str, Any]:
     if isinstance(obj, nn.Module):
-        yield from _sort_by_name((name, part) for name, part in obj.state_dict().items() if isinstance(part, Tensor))
+        parts = {name: part for name, part in obj.state_dict().items() if isinstance(part, Tensor)}
         for path, module in obj.named_modules():
-            for name, attribute in _public_attributes(module):
-                yield f"{path}.{name}" if path else name, attribute
-            if path:
-                yield path, type(module)
-    elif isinstance(obj, functools.partial):
-        yield "of", obj.func
-        yield from _enumerate(obj.args)
-        yield from _sort_by_name(obj.keywords.items())
-    elif isinstance(obj, MethodType):
-        yield "of", obj.__func__
-        yield "self", obj.__self__
-    elif isinstance(obj, FunctionType):
-        yield from _function_values(obj)
-    elif isinstance(obj, (list, tuple)):
-        yield from _enumerate(obj)
-    elif isinstance(obj, (set, frozenset)):
-        yield "has", ", ".join(sorted(map(repr_without_address, obj)))
-    elif isinstance(obj, Mapping):
-        yield from _sort_by_name(
-            (key if isinstance(key, str) else repr_without_address(key), part) for key, part in obj.items()
-        )
-    elif _is_versioned(type(obj)) or is_dataclass(obj):
-        yield from _public_attributes(obj)
-    elif not isinstance(obj, (type, ModuleType)):  # attributes of unknown classes may lead to any object
-        plain_types = (*PLAIN, float, Tensor)
-        yield from ((name, part) for name, part in _public_attributes(obj) if isinstance(part, plain_types))
+            parts |= {f"{path}.{name}" if path else name: value for name, value in _public_attributes(module).items()}
+            parts |= {path: type(module)} if path else {}
+        return parts
+    if isinstance(obj, functools.partial):
+        return {"of": obj.func, **_enumerate(obj.args), **obj.keywords}
+    if isinstance(obj, MethodType):
+        return {"of": obj.__func__, "self": obj.__self__}
+    if isinstance(obj, FunctionType):
+        return _function_values(obj)
+    if isinstance(obj, (list, tuple)):
+        return _enumerate(obj)
+    if isinstance(obj, (set, frozenset)):
+        return {"has": ", ".join(sorted(map(repr_without_address, obj)))}
+    if isinstance(obj, Mapping):
+        return {key if isinstance(key, str) else repr_without_address(key): part for key, part in obj.items()}
+    if isinstance(obj, (type, ModuleType)):
+        return {}
+    public = _public_attributes(obj)
+    if _is_versioned(type(obj)) or is_dataclass(obj):
+        return public
+    return {name: part for name, part in public.items() if isinstance(part, (*PLAIN, float, Tensor))}  # not any object
 
 
-def _public_attributes(obj: Any) -> list[NamedValue]:
-    """List an object's public attributes, without its training mode, which is not a setting."""
+def _public_attributes(obj: Any) -> dict[str, Any]:
+    """Return an object's public attributes, without its training mode, which is not a setting."""
     attributes = getattr(obj, "__dict__", {}).items()
-    return _sort_by_name((name, value) for name, value in attributes if not name.startswith("_") and name != "training")
+    return {name: value for name, value in attributes if not name.startswith("_") and name != "training"}
 
 
-def _enumerate(values: Iterable[Any]) -> Iterator[NamedValue]:
-    return ((str(index), value) for index, value in enumerate(values))
+def _enumerate(values: Iterable[Any]) -> dict[str, Any]:
+    return {str(index): value for index, value in enumerate(values)}
 
 
-def _sort_by_name(values: Iterable[NamedValue]) -> list[NamedValue]:
-    return sorted(values, key=lambda named: named[0])
-
-
-def _function_values(function: FunctionType) -> Iterator[NamedValue]:
-    """Yield a function's defaults and the constants of its closure, but no containers, which it may modify."""
-    yield from _enumerate(function.__defaults__ or ())
-    yield from _sort_by_name((function.__kwdefaults__ or {}).items())
+def _function_values(function: FunctionType) -> dict[str, Any]:
+    """Return a function's defaults and the constants of its closure, but no containers, which it may modify."""
+    values = _enumerate(function.__defaults__ or ()) | (function.__kwdefaults__ or {})
+    constants = (*PLAIN, float, tuple, frozenset, Tensor, FunctionType, functools.partial, type, nn.Module)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            value = cell.cell_contents
-        except ValueError:  # the variable is assigned later
-            continue
-        constants = (*PLAIN, float, tuple, frozenset, Tensor, FunctionType, functools.partial, type, nn.Module)
-        if isinstance(value, constants):
-            yield name, value
+        with suppress(ValueError):  # the variable is assigned later
+            values |= {name: cell.cell_contents} if isinstance(cell.cell_contents, constants) else {}
+    return values
 
 
 def _hash_code(code: CodeType) -> str:

@@ -139,13 +139,12 @@ def check_outputs(outputs: Any, rows: int | None) -> Tensor:
                 f"{'a batch' if rows is None else rows}"
             )
         return outputs
-    kind, key = type(outputs).__name__, None
-    if isinstance(outputs, Mapping) and outputs:
-        tensors = [name for name, part in outputs.items() if isinstance(part, Tensor)]
-        key = "logits" if "logits" in tensors else next(iter(tensors or outputs))
-        kind = f"a {kind} with {', '.join(map(quote, outputs))}"
-    elif isinstance(outputs, (tuple, list)) and outputs:
-        kind, key = f"a {kind} of {len(outputs)}", 0
+    kind, key = f"a {type(outputs).__name__}", None
+    if isinstance(outputs, Mapping):
+        kind += f" with {', '.join(map(quote, outputs))}"
+        key = "logits" if "logits" in outputs else next(iter(outputs), None)
+    elif isinstance(outputs, (tuple, list)):
+        kind, key = f"{kind} of {len(outputs)}", 0
     pick = "" if key is None else f": return self.model(x)[{key!r}]"
     raise InvalidTypeError(
         f"the model must return a tensor of logits, got {kind}; wrap it in a module whose forward returns the "

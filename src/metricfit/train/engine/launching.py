@@ -164,21 +164,11 @@ def _find_device(accelerator: str) -> torch.device | None:
 
 
 def find_processes(devices: int | str, nodes: int) -> tuple[int | str, int]:
-    """Return the number of processes per machine and of machines; under torchrun, those that it has started.
-
-    Raises:
-        ValueError: The arguments contradict torchrun.
-    """
-    if not (dist.is_available() and dist.is_torchelastic_launched()):
+    """Return the number of processes per machine and of machines; by default the numbers that torchrun has started."""
+    if (devices, nodes) != (1, 1) or not (dist.is_available() and dist.is_torchelastic_launched()):
         return devices, nodes
     per_machine, total = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
-    started = per_machine, total // per_machine
-    if devices not in (1, "auto", per_machine) or nodes not in (1, started[1]):
-        raise InvalidValueError(
-            f"torchrun has started {per_machine} processes per machine on {started[1]} machines, but devices="
-            f"{devices!r} and num_nodes={nodes}; leave them out"
-        )
-    return started
+    return per_machine, total // per_machine
 
 
 def join_after_restart(device: torch.device) -> None:

@@ -17,9 +17,10 @@ from torch.nn.modules.batchnorm import _NormBase as Norm
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from metricfit.losses.accumulation import random_state, replayed
+from metricfit.losses.calling import observe_value, update_loss
 from metricfit.train import label_checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
-from metricfit.train.data.sources import FromLoader, Source
+from metricfit.train.data.sources import Source
 from metricfit.train.engine.launching import OneDevice, Runtime, gather_batch, get_precision, sync_over_ranks
 from metricfit.train.engine.stack import Stack
 from metricfit.train.engine.validation import (
@@ -63,9 +64,7 @@ class Member:
     def begin(self, stage: Stage, lr: float, steps: int | None) -> None:
         """Make a new optimizer, and put the objective, which sees the samples of all ranks, on the device."""
         self.best, self.stage = None, stage
-        self.labels_checked = not isinstance(self.validation, FromLoader) and (
-            self.validation is None or self.validation.knows_labels
-        )
+        self.labels_checked = self.validation is None or self.validation.knows_labels
         loss = copy.deepcopy(stage.objective).to(self.runtime.device).train()
         self.gathers = sync_over_ranks(loss) if self.runtime.world_size > 1 else False
         self.objective = Objective(loss)
@@ -139,7 +138,7 @@ class Member:
             with self._averaged():
                 self.validation_outputs = self._outputs_on_validation()
             self.objective.observe_held_out(*self.validation_outputs)
-        self.objective.update()
+        update_loss(self.objective.loss)
         self.schedule.epoch_ended()
 
     def anneal(self, fraction: float) -> None:
@@ -191,7 +190,7 @@ class Member:
 
     def observe(self, result: Validation) -> None:
         """Pass the result to the objective, and the monitored value to a ReduceLROnPlateau."""
-        self.objective.observe(torch.tensor(result.observed, dtype=torch.float64))
+        observe_value(self.objective.loss, torch.tensor(result.observed, dtype=torch.float64))
         self.schedule.observe(result.measured.value)
 
     def remember(self) -> None:

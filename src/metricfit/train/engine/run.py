@@ -87,8 +87,11 @@ def prepare_member(
         batches.check(labels)
         steps = batches.steps_per_epoch(labels)
         logits = label_checks.sample_logits(model, train.first())
-        counted = label_checks.check_training_target(logits, target, stages)
-        label_checks.judge_target(logits, target, stages, "training labels")
+        check = label_checks.LabelCheck(logits, stages)
+        counted = check(target, "train")
+        check.refuse_one_class()
+        label_checks.check_requirements(stages, logits, target)
+        check.judge.conclude(f"training labels {tuple(target.shape)}")
     else:
         steps = batches.steps(len(train))
         logits = label_checks.sample_logits(model, train.first())
@@ -97,8 +100,10 @@ def prepare_member(
         target = validation.target.detach().cpu()
         if counted is None:
             logits = label_checks.sample_logits(model, validation.first(), "validation")
-            label_checks.judge_target(logits, target, stages, "validation labels")
-        label_checks.check_target(logits, target, stages, validation_name)
+        check = label_checks.LabelCheck(logits, stages)
+        check(target, validation_name)
+        if counted is None:
+            check.judge.conclude(f"validation labels {tuple(target.shape)}")
         label_checks.check_validation(stages, logits, target, validation_name)
     prior = None
     if counted is not None and counted.numel() and (logits.dim() == 1 or logits.shape[1] == 1):
@@ -173,21 +178,9 @@ class TrainingRun:
         """Take the folder, and return its result if the run there is finished."""
         if self.folder is None:
             return None
-        settings, steps = self.settings, self.settings.steps
-        spec = describe_run(
-            self.models[0],
-            settings.stages,
-            [(member.train, member.validation) for member in self.data],
-            settings.batches,
-            **({"seeds": settings.seeds, "rates": settings.rates} if settings.several else {"seed": settings.seeds[0]}),
-            accumulate=steps.accumulate,
-            clip=steps.clip,
-            ema=steps.ema,
-            precision=settings.precision,
-            ranks=self.runtime.world_size,
-            checkpoint_every=None if settings.checkpoints is None else settings.checkpoints.every,
-            start_at_prior=settings.start_at_prior,
-        )
+        settings = self.settings
+        data = [(member.train, member.validation) for member in self.data]
+        spec = describe_run(self.models[0], data, settings, self.runtime.world_size)
 
         def begin() -> dict[str, Any] | None:
             assert self.folder is not None
@@ -285,10 +278,20 @@ class TrainingRun:
         if data.labels is not None or stage or epoch:
             yield from loaded
             return
-        check = label_checks.LoaderCheck(self.models[0], self.settings.stages)
-        yield from (check(batch, number, expected) for number, batch in enumerate(loaded, first))
-        if first == 0:  # a run that is resumed within the epoch has not seen all of its labels
-            check.end_epoch(device, both_classes=not isinstance(train, FromLoader))
+        check: label_checks.LabelCheck | None = None
+        for number, batch in enumerate(loaded, first):
+            if check is None:
+                with randomness.Stream(0):
+                    logits = label_checks.sample_logits(self.models[0], batch.x)
+                check = label_checks.LabelCheck(logits, self.settings.stages)
+            of_expected = f" of {expected}" if expected is not None and number < expected else ""
+            check(batch.y, f"train, batch {number}{of_expected}", part=True)
+            yield batch
+        if check is not None and first == 0:  # a run that is resumed within the epoch has not seen all of its labels
+            check.judge.add_other_ranks(device)
+            check.judge.conclude(f"training labels ({check.judge.rows} rows, all of the first epoch)")
+            if not isinstance(train, FromLoader):
+                check.refuse_one_class(device)
 
     def _read_shares(self, train: Any, batches: Sequence[Tensor], item_seed: int) -> Iterator[Batch]:
         """Yield this rank's share of each batch of tensors or of a Dataset."""

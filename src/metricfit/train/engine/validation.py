@@ -24,7 +24,7 @@ from metricfit.losses.combine import Mix
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.data.batches import Batch, count_samples_at_once, join_batches
 from metricfit.train.data.sources import FromLoader, InMemory, Source
-from metricfit.train.monitor import CountedStream, Measured, Monitor, in_double, make_columns
+from metricfit.train.monitor import Measured, Monitor, MonitorStream, in_double, make_columns
 from metricfit.train.result import RequirementResult, Row, Threshold
 from metricfit.train.stage import Objective, Stage, match_shapes
 
@@ -96,19 +96,23 @@ def validate(
         The results.
     """
     logits, y = match_shapes(logits, batch.y)
-    monitor = monitors[0]
-    measured, *others = (
-        Measured(loss, math.nan) if each.is_loss else each.measure(logits, y, batch.weight) for each in monitors
+    result = _make_validation(
+        monitors, loss, [None if each.is_loss else each.measure(logits, y, batch.weight) for each in monitors]
     )
     requirements = objective.requirements()
     if not requirements:
-        observed = -measured.value if monitor.minimize else measured.value
-        return Validation(loss, measured, observed, others=tuple(others))
+        return result
     excesses = [item.measure(logits, y, weight=batch.weight, group=batch.group)[1] for item in requirements]
     violation = sum(float(excess.sum()) for excess in excesses)
-    if not monitor.requirements:
-        measured = replace(measured, feasible=violation == 0, violation=violation)
-    return Validation(loss, measured, -violation, meets=violation == 0, others=tuple(others))
+    if not monitors[0].requirements:
+        result = replace(result, measured=replace(result.measured, feasible=violation == 0, violation=violation))
+    return replace(result, observed=-violation, meets=violation == 0)
+
+
+def _make_validation(monitors: Sequence[Monitor], loss: float, of_metrics: Iterable[Measured | None]) -> Validation:
+    measured, *others = (Measured(loss, math.nan) if each is None else each for each in of_metrics)
+    observed = -measured.value if monitors[0].minimize else measured.value
+    return Validation(loss, measured, observed, others=tuple(others))
 
 
 def measure_requirements(
@@ -140,7 +144,7 @@ def measure_requirements(
         decided = replace(
             monitor, threshold=threshold if isinstance(threshold, tuple) or _is_number(threshold) else 0.5
         )
-        counts = monitor.averaging.of_all_pixels(decided.count(logits, y, batch.weight)[0])
+        counts = monitor.of_all_pixels(decided.count(logits, y, batch.weight)[0])
         for requirement in monitor.requirements:
             add(requirement, requirement.metric(counts), bool(requirement.holds(counts).all()), threshold)
     for constraint in Objective(stage.objective).requirements():
@@ -159,26 +163,21 @@ def has_requirements(stage: Stage) -> bool:
 
 def warn_about_unmet(results: Sequence[Sequence[RequirementResult]], stacklevel: int = 3) -> None:
     """Issue one warning about all requirements that do not hold; several members are named by their numbers."""
-    lines, thresholds = [], []
+    lines = []
     for member, requirements in enumerate(results):
         prefix = f"member {member}: " if len(results) > 1 else ""
         for result in requirements:
             if not result.met:
                 name = result.requirement.split()[0]
                 decision = f" at threshold {result.threshold:.4g}" if _is_number(result.threshold) else ""
-                thresholds.append(result.threshold)
                 lines.append(
                     f"{prefix}{result.requirement} does not hold: {name} is {result.value:.4g} on the "
                     f"{result.rows} rows{decision}"
                 )
     if lines:
-        advice = ["Train longer", "give a larger mu", "relax the requirement"]
-        if any(map(_is_number, thresholds)):
-            advice.append("choose a threshold that meets it with best_threshold(..., subject_to=...)")
-        if any(not isinstance(each, tuple) and math.isnan(each) for each in thresholds):
-            advice.append("tune the decisions of exclusive classes, which have no threshold, with curves.best_offsets")
         warnings.warn(
-            f"{'; '.join(lines)}. {', '.join(advice[:-1])}, or {advice[-1]}",
+            f"{'; '.join(lines)}. Train longer, give a larger mu, relax the requirement, or choose a decision that "
+            "meets it with decide.best_decision(..., subject_to=...)",
             UnmetRequirementWarning,
             stacklevel=stacklevel + 1,
         )
@@ -291,24 +290,6 @@ class LossOfSums:
         )
 
 
-class MonitorOfCounts:
-    """The monitored value of all samples of a stream, from their counts."""
-
-    def __init__(self, monitor: Monitor) -> None:
-        self.monitor, self.stream = monitor, CountedStream(monitor.averaging)
-        self.exclusive = False
-
-    def add(self, logits: Tensor, batch: Batch) -> None:
-        """Add the samples of a batch."""
-        counts, self.exclusive = self.monitor.count(*match_shapes(logits, batch.y), batch.weight)
-        self.stream.add(counts, batch.weight)
-
-    def measure(self) -> Measured:
-        """Measure the metric and the requirements."""
-        counts, shares = self.stream.joined()
-        return self.monitor.measure_counts(counts, exclusive=self.exclusive, shares=shares)
-
-
 def validate_stream(
     monitors: Sequence[Monitor],
     objective: Objective,
@@ -330,7 +311,7 @@ def validate_stream(
         What ``validate`` returns for all logits together.
     """
     losses = LossOfSums(parts)
-    counted = [None if monitor.is_loss else MonitorOfCounts(monitor) for monitor in monitors]
+    counted = [None if monitor.is_loss else MonitorStream(monitor) for monitor in monitors]
     labels: list[Tensor] = []
     objective.loss.eval()
     try:
@@ -342,15 +323,13 @@ def validate_stream(
                     check_labels(first, labels[-1], True)
                 losses.add(logits, batch)
                 for decisions in filter(None, counted):
-                    decisions.add(logits, batch)
+                    decisions.add(*match_shapes(logits, batch.y), batch.weight)
             if check_labels is not None:
                 check_labels(first, torch.cat(labels), False)
             loss = losses.value()
     finally:
         objective.loss.train()
-    measured, *others = (Measured(loss, math.nan) if each is None else each.measure() for each in counted)
-    observed = -measured.value if monitors[0].minimize else measured.value
-    return Validation(loss, measured, observed, others=tuple(others))
+    return _make_validation(monitors, loss, [None if each is None else each.measure() for each in counted])
 
 
 def split_loss(loss: nn.Module, share: float = 1.0) -> list[tuple[_Additive, float]] | None:
