@@ -25,6 +25,7 @@ from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.families.family import Features, Floats
+from metricfit.tabular.notebook import Rows
 from metricfit.tabular.parameters import check_parameters
 from metricfit.tabular.row_checks import unchanged_if_it_fails
 from metricfit.tabular.scored_rows import ScoredRows
@@ -180,7 +181,7 @@ class MetricClassifier(DecidingClassifier):
             training, apart = keep_apart(self, X, y, sample_weight, groups)
             prepared = prepare_rows(self, training.X, training.y, training.weight, training.groups, apart=apart)
             fitted = fit_ensemble(self, prepared)
-            self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, fitted.models, fitted.held_out
+            self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, Rows(fitted.models), fitted.held_out
             self.history_, self._seed = fitted.history, prepared.seed
             self._places, self._judges, self._pooled_logits = fitted.places, fitted.judges, fitted.pooled_logits
             self._training_share = fitted.training_share

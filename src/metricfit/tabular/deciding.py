@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from metricfit.tabular.insight.importance import Importance
     from metricfit.tabular.insight.worst_rows import WorstRows
+    from metricfit.tabular.plots import Plots
     from metricfit.tabular.storage import Stored
     from metricfit.tabular.watch import Watch
 
@@ -487,6 +488,23 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         from metricfit.tabular.insight.worst_rows import find_worst_rows
 
         return find_worst_rows(judged_rows(self, X, y, out_of_fold=out_of_fold), n)
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures for a notebook: ``threshold()``, ``calibration()``, ``confusion()`` and ``importance(X, y)``."""
+        check_is_fitted(self, "decision_")
+        plots: Plots = import_module("metricfit.tabular.plots").Plots(self)  # loads matplotlib
+        return plots
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """Show a fitted model in a notebook by its value and its decision, and not by its parameters alone."""
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)
+        if hasattr(self, "decision_"):
+            shown["text/html"] = import_module("metricfit.tabular.notebook").show_model(self)
+        return shown
+
+    def _repr_html_(self) -> str | None:
+        return self._repr_mimebundle_().get("text/html")
 
     def watch(
         self,

@@ -17,6 +17,7 @@ from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember, ModelRow
 from metricfit.tabular.families.family import Expected, Features, FittedModel, MeanOfFolds, ModelState, restore_model
 from metricfit.tabular.families.user_model import FittedUserModel
+from metricfit.tabular.notebook import Rows
 from metricfit.tabular.storage import Stored, check_positive_number, check_sections, check_whole_number
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def read_parts(stored: Stored, classes: int) -> dict[str, Any]:
     return {
         "encoder_": encoder,
         "ensemble_": ensemble,
-        "models_": [ModelRow(**row) for row in description["models"]],
+        "models_": Rows(ModelRow(**row) for row in description["models"]),
         "history_": [
             {name: math.nan if value is None else value for name, value in row.items()}
             for row in description["history"]

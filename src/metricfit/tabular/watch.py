@@ -19,6 +19,7 @@ from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats.betting import bet_against
+from metricfit.tabular.notebook import items
 
 #: Periods of a picture, and the fewest counted rows of one.
 PERIODS, FEWEST = 12, 30
@@ -70,7 +71,7 @@ class Drawing(NamedTuple):
     periods: tuple[Floats, Floats]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Watch:
     """Whether the requirements of a model still hold.
 
@@ -99,14 +100,17 @@ class Watch:
         """Whether there is an alarm about a requirement."""
         return not all(each.held for each in self.requirements)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join([f"{self.rows:,} rows.", *map(str, self.requirements)])
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self.rows:,} rows.</p>{items(map(str, self.requirements))}"
 
     def plot(self) -> Any:
         """Draw for each requirement its metric by period, and the evidence against it.
 
         Returns:
-            A figure of matplotlib.
+            A figure of matplotlib, which a notebook shows.
 
         Example:
             >>> from metricfit import MetricClassifier
@@ -115,9 +119,9 @@ class Watch:
             >>> len(model.watch(X, X[:, 0] > 0, subject_to="recall >= 0.8").plot().axes)
             2
         """
-        from matplotlib.figure import Figure
+        from metricfit.tabular.plots import Picture  # loads matplotlib
 
-        figure = Figure(figsize=(8, 3.6 * len(self.requirements)), layout="constrained")
+        figure = Picture(8, 3.6 * len(self.requirements))
         axes = figure.subplots(2 * len(self.requirements), 1, sharex=True, squeeze=False)[:, 0]
         least = math.log(len(self.requirements) / (1 - self.confidence))
         parts = zip(self.requirements, self._drawings, axes[::2], axes[1::2], strict=True)

@@ -205,6 +205,14 @@ class Comparison:
         shown: str = import_module("metricfit.report.comparison_page").show_comparison(self)
         return shown
 
+    def plot(self) -> Any:
+        """Draw the mean of each method with its interval, with the recommended one in another colour.
+
+        Returns:
+            A figure of matplotlib, which a notebook shows.
+        """
+        return import_module("metricfit.tabular.plots").draw_comparison(self)
+
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write the comparison as one HTML page.
 

@@ -33,6 +33,7 @@ from metricfit.tabular.doctor.finding import (
     kind_of,
     list_names,
 )
+from metricfit.tabular.notebook import show_examination
 from metricfit.tabular.positive_class import choose_positive_class
 
 #: Columns of these findings say which row it is, and not what is in it.
@@ -52,7 +53,7 @@ MOST_CELLS, ROWS_JUDGED = 10_000_000, 5_000
 FEWEST_IN_ORDER = 30
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Examination:
     """What a table looks like before training.
 
@@ -75,6 +76,13 @@ class Examination:
     classes: Mapping[Any, int]
     positive: Any
     findings: tuple[Finding, ...]
+
+    def __repr__(self) -> str:
+        found = [f"{each.severity}: {each}" for each in self.findings] or ["Nothing looks wrong."]
+        return "\n".join([f"{self.rows:,} rows, {self.columns:,} columns to learn from.", *found])
+
+    def _repr_html_(self) -> str:
+        return show_examination(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the examination in plain values, as ``metricfit doctor --json`` prints it.

@@ -21,6 +21,7 @@ from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.checks import check_positive, check_whole
 from metricfit.tabular.insight.judged_rows import Floats, Integers, JudgedRows, column_names, take_rows
 from metricfit.tabular.insight.value_intervals import draw_multiplicities, weighted_values
+from metricfit.tabular.notebook import items, table
 
 MIN_ROWS = 10
 RESAMPLES = 200  # of the rows, for each shuffle
@@ -66,6 +67,9 @@ class Importance:
         rest = len(self.table) - SHOWN
         more = [f"... and {rest} more in .table"] if rest > 0 else []
         return "\n".join([head, shown, *more, *self.notes])
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self.metric} is {self.value:.4g} on {self.rows:,} rows.</p>{table(self.table)}{items(self.notes)}"
 
 
 def measure_importance(
