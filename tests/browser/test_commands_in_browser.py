@@ -85,7 +85,11 @@ def test_at_every_slider_position_the_page_shows_what_evaluate_prints(opened, ev
         threshold, shown = in_page(page)
         printed = judge("--threshold", threshold)
         assert printed["threshold"] == float(threshold)
-        # At 0/0 the command prints that a metric is not known, and the page has the formula's 0.
+        words = page.eval_on_selector_all(
+            ".explorer .metrics [data-metric]", "all => all.map(e => [e.dataset.metric, e.textContent])"
+        )
+        unknown = {name for name, text in words if text == "not known"}
+        assert unknown == {name for name, _ in words if name in printed and printed[name] is None}
         common = {name for name in set(shown) & set(printed) if printed[name] is not None}
         assert len(common) >= 20
         assert {name: shown[name] for name in common} == pytest.approx(

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from metricfit import Counts, curves, get_metric, report
+from metricfit.metrics.group_gap import is_undefined
 
 pytestmark = pytest.mark.browser
 
@@ -79,7 +80,9 @@ def check(page, logits, y):
     assert len(values) >= 20
     for name, value, text in values:
         assert value == pytest.approx(get_metric(name)(counts).item(), rel=1e-12), name
-        if not text.endswith("%"):
+        unknown = bool(is_undefined(get_metric(name), counts).all())
+        assert (text == "not known") == unknown
+        if not unknown and not text.endswith("%"):
             assert float(text) == pytest.approx(value, abs=6e-4)
     holds = bool((get_metric("recall") >= 0.6).holds(counts))
     assert page.locator(".requirements .state").text_content() == ("met" if holds else "not met")

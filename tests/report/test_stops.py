@@ -206,3 +206,11 @@ def test_float32_scores_stay_what_they_are():
 def test_wrong_inputs_are_refused(scores, labels, settings, message):
     with pytest.raises(ValueError, match=message):
         report.scores(scores, labels, **({"threshold": 0.5} | settings))
+
+
+def test_what_is_0_over_0_is_not_known_as_the_command_says():
+    found = module.compute_stops([0.2, 0.4, 0.7], [0, 1, 1], None, 0.5, metrics.f1, [])
+    last = len(found.thresholds) - 1  # nothing is called positive
+    assert [found.text(name, last) for name in ("precision", "recall", "f1")] == ["not known", "0.000", "0.000"]
+    assert found.text("precision", found.chosen, "percent") == "100.0\u00a0%"
+    assert found.payload()["unknown"]["precision"] == "0" * last + "1"

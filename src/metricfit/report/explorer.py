@@ -255,7 +255,7 @@ def _about(stops: Stops, required: bool) -> str:
             f" “Best here” is the best threshold in hindsight{under}: it was chosen on these samples, so its value on "
             "new samples is usually worse."
         )
-    return f"{text} 0/0 is shown as 0."
+    return f"{text} Curves show 0/0 as 0, elsewhere it is not known."
 
 
 def _presets(stops: Stops) -> list[Preset]:

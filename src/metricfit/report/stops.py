@@ -15,6 +15,7 @@ from metricfit.core.arrays import to_numpy
 from metricfit.core.counts import Counts
 from metricfit.metrics import Metric, Requirement, fbeta, get_metric, names
 from metricfit.metrics.curves import InfeasibleError, best_threshold
+from metricfit.metrics.group_gap import is_undefined
 from metricfit.metrics.metric import MetricFactory
 from metricfit.metrics.registry import find
 from metricfit.metrics.sweep import one_class, sweep
@@ -123,7 +124,7 @@ class Stops:
 
     ``distinct`` is how many distinct scores there are, ``complete`` whether all of them are stops, ``gridded`` whether
     all thresholds of three decimals are. ``spans`` are the stretches of thresholds where all requirements hold, from
-    the complete set.
+    the complete set. ``unknown`` says where a metric is 0/0; its value is then what the formula gives, 0.
     """
 
     thresholds: Floats
@@ -131,6 +132,7 @@ class Stops:
     counts: Counts
     metrics: dict[str, Floats]
     met: dict[str, npt.NDArray[np.bool_]]
+    unknown: dict[str, npt.NDArray[np.bool_]]
     distinct: int
     complete: bool
     gridded: bool
@@ -146,6 +148,13 @@ class Stops:
         """Return whether no sample's score lies between two stops."""
         return all(float(count[a, 0]) == float(count[b, 0]) for count in self.counts)
 
+    def text(self, name: str, at: int, kind: str = "value") -> str:
+        """Return a metric at a stop as the page shows it: "not known" where it is 0/0, as ``evaluate`` says."""
+        if self.unknown[name][at]:
+            return "not known"
+        shown: str = getattr(formatting, kind)(float(self.metrics[name][at]))
+        return shown
+
     def payload(self) -> dict[str, Any]:
         """What the page's script looks up. Numbers are the bytes of little-endian doubles in base64, hence exact."""
         return {
@@ -153,7 +162,10 @@ class Stops:
             "labels": self.labels,
             "counts": {name: packed(to_numpy(getattr(self.counts, name))[:, 0]) for name in COUNTS},
             "metrics": {name: packed(values) for name, values in self.metrics.items()},
-            "met": {name: "".join(map(str, held.astype(int))) for name, held in self.met.items()},
+            **{
+                part: {name: "".join(map(str, marks.astype(int))) for name, marks in getattr(self, part).items()}
+                for part in ("met", "unknown")
+            },
             "complete": self.complete,
             "chosen": self.chosen,
             "spans": self.spans,
@@ -200,12 +212,14 @@ def compute_stops(
     source = np.searchsorted(distinct, thresholds)
     below = [distinct[at - 1] if at else -math.inf for at in source]
     counts = counts.map(lambda values: values[source])
+    shown = {each.name: each for each in shown_metrics(metric, requirements)}
     return Stops(
         thresholds=thresholds,
         labels=[formatting.threshold(at, above) for at, above in zip(thresholds, below, strict=True)],
         counts=counts,
-        metrics={shown.name: _values(shown, counts) for shown in shown_metrics(metric, requirements)},
+        metrics={name: _values(each, counts) for name, each in shown.items()},
         met={str(required): to_numpy(required.forgives(_values(required, counts))) for required in requirements},
+        unknown={name: to_numpy(is_undefined(each, counts)).reshape(-1) for name, each in shown.items()},
         distinct=len(distinct) - 1,
         complete=complete,
         gridded=gridded,

@@ -71,6 +71,7 @@
     const thresholdAt = (position) => (logit ? 1 / (1 + Math.exp(-position)) : position);
     const count = (name, at = stop) => data.counts.get(name)[at];
     const value = (name, at = stop) => data.metrics.get(name)[at];
+    const text = (name, kind = "value", at = stop) => (data.unknown[name][at] === "1" ? "not known" : written[kind](value(name, at)));
     const called = (at = stop) => count("tp", at) + count("fp", at);
     const last = () => data.thresholds.length - 1;
     const feasible = (at) => Object.values(data.met).every((held) => held[at] === "1");
@@ -108,8 +109,7 @@
         show(element, number, written.count(number));
       }
       for (const element of find("[data-metric]")) {
-        const number = value(element.dataset.metric);
-        show(element, number, written[element.dataset.as || "value"](number));
+        show(element, value(element.dataset.metric), text(element.dataset.metric, element.dataset.as));
       }
       for (const element of find("[data-met]")) {
         const met = data.met[element.dataset.met][stop] === "1";
@@ -267,8 +267,7 @@
       shade("interval", data.interval ? [data.interval] : []);
       for (const element of find(".interval-ends")) element.textContent = data.interval ? between(data.interval) : "not known";
       for (const element of find("[data-chosen]")) {
-        const number = value(element.dataset.chosen, data.chosen);
-        show(element, number, written.value(number));
+        show(element, value(element.dataset.chosen, data.chosen), text(element.dataset.chosen, "value", data.chosen));
       }
       for (const element of find("[data-caption]")) element.textContent = data.captions[element.dataset.caption];
       for (const chart of find(".sweep svg")) chart.setAttribute("aria-label", `Every threshold. ${data.captions.sweep}`);
@@ -321,8 +320,8 @@
       svg.addEventListener("pointermove", (event) => {
         const { at } = nearest(event);
         const box = explorer.getBoundingClientRect();
-        tip.textContent = `Threshold ${data.labels[at]}: ${judged} ${written.value(value(judged, at))}, finds ${written.percent(value("recall", at))}, ` +
-          `${written.percent(value("precision", at))} of alarms right`;
+        tip.textContent = `Threshold ${data.labels[at]}: ${judged} ${text(judged, "value", at)}, finds ${text("recall", "percent", at)}, ` +
+          `${text("precision", "percent", at)} of alarms right`;
         tip.hidden = false;
         tip.style.left = `${Math.min(Math.max(event.clientX - box.left - tip.offsetWidth / 2, 0), box.width - tip.offsetWidth)}px`;
         tip.style.top = `${event.clientY - box.top - tip.offsetHeight - 14}px`;
