@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 help:
-	@echo "make demo      metricfit compare on a real table that comes with scikit-learn; its report goes to demo-report/"
+	@echo "make demo      metricfit compare on a real table, examples/crashes.csv.gz; its report goes to demo-report/"
 	@echo "make test      the tests (a few minutes)"
 	@echo "make test-all  the tests, slow ones included"
 	@echo "make without-torch  metricfit for tables, in an environment that has no torch"
@@ -43,8 +43,8 @@ $(TABLES)/.ready: pyproject.toml constraints.txt
 
 demo: $(TABLES)/.ready
 	rm -rf demo-report
-	$(TABLES)/bin/python examples/diabetes.py demo-report/diabetes.csv
-	$(TABLES)/bin/metricfit compare demo-report/diabetes.csv --target progression --metric "fbeta(beta=2)" --out demo-report --jobs 2
+	cd examples && ../$(TABLES)/bin/metricfit compare crashes.csv.gz --target outcome --group crash --metric "cost(fp=1, fn=20)" \
+		--method crash_models:scikit_learn --method crash_models:our_decision --method metricfit --out ../demo-report --jobs 2
 
 test: $(VENV)/.with-test
 	$(PYTEST) -m "not slow" --durations=15 --doctest-modules $(TESTED)

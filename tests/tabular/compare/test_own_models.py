@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import f1_score, recall_score
-from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit, cross_val_predict
+from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit, TunedThresholdClassifierCV, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -228,6 +228,14 @@ def test_a_classifier_without_scores_has_a_plain_row_and_a_note(table):
     splits = splits_of(X, y, 2)
     expected = values_by_fold(np.where(X["a"] > 0.5, "bad", "good"), y, splits)
     assert values_of(comparison, "Stump") == pytest.approx(expected)
+
+
+def test_a_classifier_that_chooses_its_decision_has_one_row(table):
+    X, y = table
+    chosen = [TunedThresholdClassifierCV(GaussianNB()), TunedDecisionClassifier(GaussianNB(), "f1")]
+    names = {row.name for row in compare(X, y, methods=chosen, folds=2).rows}
+    assert {"TunedThresholdClassifierCV", "TunedDecisionClassifier"} < names
+    assert not any(name.endswith(", tuned") for name in names)
 
 
 def test_a_model_that_fails_is_named(table):

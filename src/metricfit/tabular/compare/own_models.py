@@ -10,7 +10,7 @@ import pickle
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.model_selection import TimeSeriesSplit
+from sklearn.model_selection import TimeSeriesSplit, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from metricfit.errors import InvalidValueError, MetricfitError, quote
@@ -213,7 +213,7 @@ def split_methods(methods: Sequence[Any] | None, X: pd.DataFrame) -> tuple[list[
     """Return the names of metricfit's methods, and the user's own models.
 
     A classifier that is no Pipeline gets columns of words as categories, as LightGBM, XGBoost and
-    HistGradientBoostingClassifier take them.
+    HistGradientBoostingClassifier take them. A classifier that chooses its own decision has no row with another one.
 
     Args:
         methods: Names, classifiers, pairs of a name and a classifier, and ``OwnModel``; None for no choice.
@@ -242,7 +242,8 @@ def split_methods(methods: Sequence[Any] | None, X: pd.DataFrame) -> tuple[list[
             raise InvalidValueError(f"a method is a name or a scikit-learn classifier; got {quote(model.estimator)}")
         encodes = isinstance(model.estimator, Pipeline) or all(map(_holds_numbers, (X[name] for name in X)))
         estimator = model.estimator if encodes else make_pipeline(CategoryColumns(), model.estimator)
-        own.append(OwnModel(model.name, estimator, version=model.version))
+        decides = isinstance(model.estimator, TunedDecisionClassifier | TunedThresholdClassifierCV)
+        own.append(replace(model, estimator=estimator, tuned=model.tuned and not decides))
     check_names([model.name for model in own])
     return names, own
 
