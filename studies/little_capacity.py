@@ -81,13 +81,12 @@ def look_at(model: Stack, splits: Splits) -> Tensor:
     return torch.stack([value.double() for value in values], dim=-1)
 
 
-def measure(splits: Splits, seeds: range, width: int, loss: str, steps: int = STEPS) -> dict[str, Any]:
+def measure(splits: Splits, seeds: range, width: int, losses: list[Loss], steps: int = STEPS) -> dict[str, Any]:
     """Train with each rate, and return for each decision and split what the best look has."""
     runs = []
     for rate in RATES:
         model = Stack(seeds, splits.train.x.shape[2], width, 1, splits.prior)
-        stages = LOSSES[loss](splits.prior)
-        runs.append(torch.stack(train(model, splits.train, stages, rate, lambda m=model: look_at(m, splits), steps)))
+        runs.append(torch.stack(train(model, splits.train, losses, rate, lambda m=model: look_at(m, splits), steps)))
     per_rate = len(runs[0])
     values = torch.cat(runs).squeeze(2)  # (rates * looks, splits, 6)
     cell: dict[str, Any] = {}
@@ -105,7 +104,7 @@ def run(data: Path, out: Path, name: str, width: int, loss: str, block: int) -> 
     warnings.simplefilter("ignore")  # the metric loss alone may stall at the start, which is measured here
     splits, started = make_splits(data, name, BLOCKS[block]), time.perf_counter()
     line = {"table": name, "width": width, "loss": loss, "block": block}
-    line |= measure(splits, BLOCKS[block], width, loss)
+    line |= measure(splits, BLOCKS[block], width, LOSSES[loss](splits.prior))
     seconds = time.perf_counter() - started
     append(out, line)
     print(f"{name} {width} {loss} {block}: {seconds:.1f} s", flush=True)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from studies.common import DOCS, fill, plain, table
 from studies.little_capacity import LOSSES
-from studies.stacked_networks import Part, Stack, best_f1, f1_at, train
+from studies.stacked_networks import Loss, Part, Stack, best_f1, f1_at, train
 
 RESULTS, PAGE = DOCS.parent / "studies" / "results" / "wrong_model.json", DOCS / "evidence" / "losses.md"
 ROWS, PRIOR, DRAWS, STARTS, RATES, ANGLES = 4000, 0.1, 5, 8, (0.02, 0.3), 360
@@ -54,7 +54,7 @@ def best_line(part: Part) -> Tensor:
     return torch.cat([best_f1(each, part.y.unsqueeze(2))[0] for each in scores], dim=1).amax(1)
 
 
-def last_looks(loss: str, rows: Part, new: Part, start: int) -> Tensor:
+def last_looks(losses: list[Loss], rows: Part, new: Part, start: int) -> Tensor:
     """Last looks ``(rates, draws, 4)``: F1 of the training rows, tuned and at 0.5, and of new rows."""
     found: list[Tensor] = []
     for rate in RATES:
@@ -67,13 +67,13 @@ def last_looks(loss: str, rows: Part, new: Part, start: int) -> Tensor:
             return torch.stack([value.double() for value in values], dim=-1)
 
         # The last look alone: early ones of many starts would be a random search for a direction.
-        found += train(model, rows, LOSSES[loss](PRIOR), rate, look)[-1:]
+        found += train(model, rows, losses, rate, look)[-1:]
     return torch.stack(found).squeeze(2)
 
 
-def measure(loss: str, rows: Part, new: Part) -> dict[str, dict[str, float]]:
+def measure(losses: list[Loss], rows: Part, new: Part) -> dict[str, dict[str, float]]:
     """F1 of new rows: of one start (the mean of all starts), and of the start that is best on the training rows."""
-    starts = torch.stack([last_looks(loss, rows, new, start) for start in range(STARTS)])
+    starts = torch.stack([last_looks(losses, rows, new, start) for start in range(STARTS)])
     values = {}
     for decision, place in (("0.5", 1), ("tuned", 0)):
         by, test = starts[..., place], starts[..., 2 + place]  # (starts, rates, draws)
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
         torch.set_num_threads(1)
         warnings.simplefilter("ignore")  # the metric loss alone may stall at the start, which is measured here
         rows, new = draws(0), draws(100)
-        stored = {loss: measure(loss, rows, new) for loss in LOSSES}
+        stored = {loss: measure(losses(PRIOR), rows, new) for loss, losses in LOSSES.items()}
         stored["the best line"] = {"tuned": {"best start": statistics.fmean(best_line(new).tolist())}}
         RESULTS.write_text(json.dumps(plain(stored), indent=1) + "\n", encoding="utf-8")
     stored = json.loads(RESULTS.read_text(encoding="utf-8"))
