@@ -187,11 +187,9 @@ class ProgressBar(Callback):
 
     def started(self, plan: Plan, step: int) -> None:
         """Show the bar."""
-        self.plan, self.total = plan, sum(epochs for _, epochs in plan.stages)
-        self.offsets, offset = {}, 0
-        for name, epochs in plan.stages:
-            self.offsets[name] = offset
-            offset += epochs
+        epochs = [epochs for _, epochs in plan.stages]
+        self.total = sum(epochs)
+        self.offsets = {name: sum(epochs[:number]) for number, (name, _) in enumerate(plan.stages)}
         self.last_tenth = -1
         if self.console.is_terminal:
             from rich import progress

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.train.callbacks import Callback, add_progress_bar
-from metricfit.train.data.batches import Batches, as_batches
+from metricfit.train.data.batches import Batches
 from metricfit.train.data.sources import ClassWeight, InMemory, Source, as_source, get_weight_dtype
 from metricfit.train.engine.launching import launch, one_device
 from metricfit.train.engine.learner import Learner
@@ -129,14 +129,15 @@ def fit(
     if not isinstance(model, nn.Module):
         raise InvalidTypeError(f"model must be a torch module, got {type(model).__name__}")
     samples = with_group_numbers(as_source(train, "train", hardware.workers), stages, "train")
-    held_out = None if validation is None else as_source(validation, "validation", hardware.workers)
-    held_out = None if held_out is None else with_group_numbers(held_out, stages, "validation")
+    held_out = None
+    if validation is not None:
+        held_out = with_group_numbers(as_source(validation, "validation", hardware.workers), stages, "validation")
     laid_out = has_2d_convolutions(model) if hardware.channels_last is None else hardware.channels_last
     settings = RunSettings(
         stages=stages,
         rates=[[stage.lr or lr] for stage in stages],
         seeds=[seed],
-        batches=as_batches(batch_size),
+        batches=batch_size if isinstance(batch_size, Batches) else Batches(batch_size),
         class_weight=class_weight,
         steps=steps,
         checkpoints=as_checkpoints(checkpoint_dir, resume),
@@ -244,7 +245,7 @@ def fit_population(
         stages=stages,
         rates=stage_rates,
         seeds=seeds,
-        batches=as_batches(batch_size),
+        batches=batch_size if isinstance(batch_size, Batches) else Batches(batch_size),
         class_weight=class_weight,
         steps=steps,
         checkpoints=as_checkpoints(checkpoint_dir, resume),

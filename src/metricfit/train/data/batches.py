@@ -112,11 +112,6 @@ def _count_numbers(part: Any) -> int:
     return sum(map(_count_numbers, parts))
 
 
-def take_share(batch: Tensor, rank: int, ranks: int) -> Tensor:
-    """Return the samples of a batch for one rank: every n-th, because a stratified batch is sorted by class."""
-    return batch[rank::ranks]
-
-
 def check_outputs(outputs: Any, rows: int | None) -> Tensor:
     """Return a model's outputs if they are one tensor with one row per sample.
 
@@ -268,11 +263,6 @@ class Batches:
             raise InvalidValueError(
                 f"{option} batches need positives and negatives; all labels are {labels[0].item():g}"
             )
-
-
-def as_batches(batch_size: int | Batches) -> Batches:
-    """Return how an epoch is divided, from the number of samples per batch."""
-    return batch_size if isinstance(batch_size, Batches) else Batches(batch_size)
 
 
 def _as_row(labels: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from metricfit.train import label_checks
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.run_spec import describe_run
-from metricfit.train.data.batches import Batch, derive_seed, take_share
+from metricfit.train.data.batches import Batch, derive_seed
 from metricfit.train.data.sources import FromLoader, InMemory, Source, get_weight_dtype, weigh_samples
 from metricfit.train.engine.launching import Runtime, get_precision, on_first_rank
 from metricfit.train.engine.learner import Learner, Member
@@ -299,7 +299,8 @@ class TrainingRun:
         if ranks == 1:
             yield from train.batches(batches, device, item_seed)
             return
-        shares = [take_share(batch, self.runtime.global_rank, ranks) for batch in batches]
+        # Every n-th sample, because a stratified batch is sorted by class.
+        shares = [batch[self.runtime.global_rank :: ranks] for batch in batches]
         # A rank without samples still reads one, because all ranks take part in the step.
         samples = [share if len(share) else batch[:1] for share, batch in zip(shares, batches, strict=True)]
         for share, batch in zip(shares, train.batches(samples, device, item_seed), strict=True):
