@@ -90,3 +90,12 @@ def test_compare_prints_the_command_that_fits_the_recommended_method(data, tmp_p
     fitted = call(*words[1:], "--folds", 2, "--json")
     assert fitted.exit_code == 0, fitted.output
     assert (tmp_path / "c" / "recommended" / "model").is_dir()
+
+
+def test_the_quality_says_which_families_are_fitted(data, tmp_path):
+    called = call("fit", data, "--target", "y", "--out", tmp_path / "out", "--quality", "fast", "--json", "--folds", 3)
+    assert called.exit_code == 0, called.output
+    assert {row["name"] for row in json.loads(called.stdout)["models"]} == {"linear", "boosting_small"}
+    wrong = call("fit", data, "--target", "y", "--out", tmp_path / "other", "--quality", "good")
+    assert wrong.exit_code == 2
+    assert "--quality is one of fast, default, best" in " ".join(wrong.output.split())

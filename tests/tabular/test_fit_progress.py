@@ -109,7 +109,7 @@ def test_nothing_is_kept_without_a_complete_family(rows):
 def test_the_time_of_folds_and_of_families_is_estimated_in_proportion():
     assert estimate_seconds([], ["linear"]) is None
     assert estimate_seconds([], []) == 0
-    assert estimate_seconds([("linear", 4.0), ("mine", 10.0)], ["extra_trees", "theirs"]) == pytest.approx(60)
+    assert estimate_seconds([("linear", 4.0), ("mine", 10.0)], ["extra_trees", "theirs"]) == pytest.approx(45)
 
 
 def test_verbose_prints_the_values_of_the_table_of_models(blobs, capsys):

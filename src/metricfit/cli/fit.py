@@ -51,6 +51,7 @@ from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
 from metricfit.tabular.insight.periods import Period, describe_fall, values_by_period
 from metricfit.tabular.large_rows import random_rows
+from metricfit.tabular.parameters import QUALITIES
 from metricfit.tabular.row_folds import FORWARD
 
 GRAPH = "model.onnx"
@@ -131,6 +132,8 @@ def _run(options: Fit) -> None:
     check_aim(options)
     if options.backend not in (THREADS, *CLUSTERS):
         raise UserError(f"--backend is {THREADS}, {' or '.join(CLUSTERS)}; got {quote(options.backend)}.")
+    if options.quality not in QUALITIES:
+        raise UserError(f"--quality is one of {', '.join(QUALITIES)}; got {quote(options.quality)}.")
     families = _families_named(options.models)
     if options.method is not None and families != "auto":
         raise UserError("--method and --models both choose the models; give one of them.")
@@ -149,7 +152,9 @@ def _run(options: Fit) -> None:
     if options.refer is not None or referral:
         check_referral(get_metric(options.metric), y.nunique(), options.refer, referral, options.confidence)
     make_classifier = (
-        partial(MetricClassifier, models=families) if options.method is None else find_method(options.method).classifier
+        partial(MetricClassifier, models=families, quality=options.quality)
+        if options.method is None
+        else find_method(options.method).classifier
     )
     model: MetricClassifier = make_classifier(
         metric=options.metric,

@@ -29,7 +29,7 @@ GROUPS = {
     "Goal": "target metric average subject_to confidence positive order refer refer_subject_to threshold",
     "Data": "data weight group time drop category skip_unlabelled id_columns",
     "Validation": "folds calibration max_rows",
-    "Compute": "method predictions networks models time_budget jobs backend seed",
+    "Compute": "method predictions networks models quality time_budget jobs backend seed",
     "Reading": "sep decimal encoding",
     "Output": "out onnx report picture insight overwrite all_metrics as_json quiet help",
 }
@@ -199,9 +199,11 @@ class Fit(TableOptions):
         refer_subject_to: A requirement on the rows that are decided, such as 'precision >= 0.9'; may be repeated. The
             fewest rows that meet it are referred to a person, and at most --refer.
         method: A method of compare, such as 'support vectors', in place of --models.
-        models: The families of models, separated by commas: linear, text, kernel, boosting, boosting_small,
-            boosting_metric, extra_trees, network. By default all but boosting_metric and network; text only for tables
-            with free text.
+        models: The families of models, separated by commas: linear, text, boosting_small, extra_trees, boosting,
+            kernel, boosting_seven, catboost, boosting_stumps, boosting_random, catboost_shallow, xgboost, tabicl,
+            tabpfn, boosting_metric, network. By default linear, boosting_small, extra_trees, boosting and kernel; text
+            only for tables with free text.
+        quality: "fast" for linear and boosting_small alone, "best" for more models, as far as the time budget goes.
         folds: Number of folds; by default 8, 5 above 20,000 rows and 3 above 100,000.
         time_budget: Seconds of training. Models that would take longer are left out.
         insight: Show in the report which columns matter, and the values of the rows that are most wrong.
@@ -218,6 +220,7 @@ class Fit(TableOptions):
     refer_subject_to: list[str] = field(default_factory=list)
     method: str | None = None
     models: str = "auto"
+    quality: str = "default"
     folds: Annotated[int | None, Option(min=2)] = None
     time_budget: Seconds = 300.0
     insight: bool = True

@@ -60,9 +60,13 @@ class MetricClassifier(DecidingClassifier):
             rows in groups, the share of the groups. The tests of ``confidence`` are then exact, and ``certificate_`` is
             "guaranteed". None chooses on the out-of-fold scores of all rows.
         models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees". Tables with
-            columns of free text have "text" too. Otherwise a list of these names, "auto", "boosting_metric", "network",
-            ``tabular.Network(...)``, scikit-learn classifiers, or (name, model) pairs. A Pipeline gets the table as it
-            was passed; other classifiers get numbers without missing values.
+            columns of free text have "text" too. Otherwise a list of these names, "auto", "catboost", "xgboost",
+            "boosting_metric", "tabicl", "tabpfn", "network", ``tabular.Network(...)``, ``tabular.InContext(...)``,
+            scikit-learn classifiers, or (name, model) pairs. A Pipeline gets the table as it was passed; other
+            classifiers get numbers without missing values.
+        quality: What "auto" stands for. "fast" is "linear" and "boosting_small", for loops. "best" adds more settings
+            of boosted trees, CatBoost and XGBoost if they are installed, and foundation models whose weights this
+            machine has, as far as ``time_budget`` goes.
         decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
             threshold on the out-of-fold rows) or "auto", which is "plugin".
         members: Number of folds; None for 8, 5 above 20,000 rows and 3 above 100,000. At most the rows of a class.
@@ -74,9 +78,9 @@ class MetricClassifier(DecidingClassifier):
             class with fewer rows (the later in sorted order if both have equally many), which is logged.
         class_weight: "balanced" or a weight for each class. It is used in training only: the decision is chosen and
             the probabilities are calibrated on the rows as they are.
-        time_budget: Seconds of training; None for no limit. Cheap families are fitted first, and the first of them
-            whatever the budget is. A family that would not be ready in time is left out, which is logged and recorded
-            in ``models_``. The choice of weights and decision comes after it.
+        time_budget: Seconds of ``fit``; None for no limit. Families that are worth most per second are fitted first,
+            and the first of them whatever the budget is. A family that would not be ready in time is left out, which
+            is logged and recorded in ``models_``. Time for weights and decision is kept free.
         n_jobs: Number of folds that are fitted at a time; -1 for one per core.
         device: Device of networks; by default a GPU if there is one.
         verbose: Whether to print each family when it is ready, with its value, the best value so far and the time that
@@ -131,6 +135,7 @@ class MetricClassifier(DecidingClassifier):
         confidence: float | None = None,
         calibration: float | None = None,
         models: Any = "auto",
+        quality: Literal["fast", "default", "best"] = "default",
         decision: Literal["auto", "plugin", "empirical"] = "auto",
         members: int | None = None,
         cv: Any = None,
@@ -148,6 +153,7 @@ class MetricClassifier(DecidingClassifier):
         self.confidence = confidence
         self.calibration = calibration
         self.models = models
+        self.quality = quality
         self.decision = decision
         self.members = members
         self.cv = cv

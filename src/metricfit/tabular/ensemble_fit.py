@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -18,18 +19,21 @@ from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.runs.executor import runs_on_cluster
 from metricfit.tabular.cross_fit import FEW_PARTS, FEWEST_FOLDS, PARTS, judges_of, judging_parts
-from metricfit.tabular.ensemble import Ensemble, Mixture, ModelRow, OutOfFold, build_ensemble, cross_fit
+from metricfit.tabular.ensemble import Ensemble, Mixture, ModelRow, OutOfFold, build_ensemble, cross_fit, fit_mixture
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, Floats, Integers, TrainingRows
 from metricfit.tabular.fit_progress import FitTracker, choose_watcher
 from metricfit.tabular.held_out_scores import SMALLEST_TRAINING_SHARE, check_training_share
 from metricfit.tabular.large_rows import CompactFeatures, split_large_table
-from metricfit.tabular.out_of_fold import FamilyResult, fit_families
+from metricfit.tabular.out_of_fold import FamilyResult, fit_families, join_groups
 from metricfit.tabular.parameters import threads_of
 from metricfit.tabular.row_folds import Splits, choose_folds, is_forward
 from metricfit.tabular.training_rows import PreparedRows
 
 log = logging.getLogger("metricfit.tabular")
+
+#: Choosing the decision takes about a fifth as long as choosing the weights.
+DECISION = 1.2
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
@@ -82,6 +86,17 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         selection = family.selection(metric, model.average, requirements)
         return selection.decided_value(judges.logits_of_family(0, family.logits[0]))
 
+    def seconds_after(first: FamilyResult, families: int) -> float:
+        """Time the weights of two families, of which there are more to choose from and parts of the rows to judge."""
+        if not seconds_of_two:
+            start = time.monotonic()
+            twice, held_out = collect([first.logits, first.logits])
+            fit_mixture(twice, metric, model.average, requirements)
+            parts = len(np.unique(parts_of(held_out, places.folds)))
+            seconds_of_two.append((time.monotonic() - start) * (parts + 1) * DECISION)
+        return seconds_of_two[0] * families / 2
+
+    seconds_of_two: list[float] = []
     training_share = share_of_training(rows, splits)
     if model.confidence is not None and model.calibration is None:
         check_training_share(training_share)
@@ -106,7 +121,9 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         deadline=deadline,
         last_fold_only=is_forward(model.cv),
         tracker=FitTracker(watcher, names, len(splits), deadline, value_of, metric.minimize),
+        seconds_after=seconds_after,
     )
+    results = join_groups(results, families)
     out_of_fold, held_out = collect([result.logits for result in results])
     parts = parts_of(held_out, places.folds)
     numbers, pairs = judges_of(places.folds, parts)
@@ -163,6 +180,7 @@ def families_of(model: MetricClassifier, table: Any = None) -> list[Family]:
         requirements=model_requirements(model, has_labels=False),
         device=model.device,
         table=table,
+        quality=model.quality,
     )
 
 

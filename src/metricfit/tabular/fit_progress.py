@@ -24,7 +24,9 @@ RELATIVE_SECONDS = {
     "boosting": 1.0,
     "boosting_small": 1.0,
     "boosting_metric": 1.5,
-    "extra_trees": 5.0,
+    "extra_trees": 3.5,
+    "random_forest": 6.0,
+    "catboost": 6.0,
     "network": 5.0,
 }
 

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import joblib
@@ -32,13 +32,14 @@ from metricfit.tabular.families.family import (
     FittedModel,
     Floats,
     Integers,
+    MeanOfModels,
     OutOfTime,
     Splits,
     TrainingRows,
     choose_candidates,
     set_apart,
 )
-from metricfit.tabular.fit_progress import FitTracker, FitWatcher
+from metricfit.tabular.fit_progress import FitTracker, FitWatcher, estimate_seconds
 from metricfit.tabular.large_rows import CompactFeatures, sample_large_table
 
 log = logging.getLogger("metricfit.tabular")
@@ -47,6 +48,8 @@ log = logging.getLogger("metricfit.tabular")
 SAMPLE_ROWS = 1000
 #: Smaller tables are fitted as quickly as a sample.
 ESTIMATE_FROM = 4000
+#: A family is not begun if it would take this many times what is left: the estimate is from other families.
+UNCERTAIN = 2.0
 #: Why a family is left out that had not begun when training was stopped.
 STOPPED = "training was interrupted before it"
 #: Why a family is left out that had not begun at the deadline.
@@ -92,11 +95,13 @@ def fit_families(
     deadline: Deadline,
     last_fold_only: bool = False,
     tracker: FitTracker | None = None,
+    seconds_after: Callable[[FamilyResult, int], float] = lambda first, families: 0.0,
 ) -> tuple[list[FamilyResult], list[LeftOut]]:
     """Fit every family on the same folds, in the given order, as far as the time allows.
 
     A family whose estimated time does not fit into the time that is left is left out, and so is one that is still
-    training at the deadline. The first family that is for the table is always fitted.
+    training at the deadline. The first family that is for the table is always fitted. What comes after training has a
+    part of the time too.
 
     Args:
         families: The families, cheap ones first.
@@ -108,6 +113,8 @@ def fit_families(
         last_fold_only: Whether the model of the last fold predicts new rows, as is right for rows in the order of
             time, and not all folds together.
         tracker: Is called when a family begins, after every group of folds, and when it ends.
+        seconds_after: Estimates, from the first family that was fitted, the seconds between the last of this many
+            families and the end of ``fit``.
 
     Returns:
         The families that were fitted, and those that were not.
@@ -123,8 +130,10 @@ def fit_families(
     left_out: list[LeftOut] = []
     for family in families:
         tracker.begin()
-        limit = Deadline(deadline.at if results else None, stopped=deadline.stopped)
-        result = fit_family(
+        limit = Deadline(stopped=deadline.stopped)
+        if results and deadline.at is not None:
+            limit = replace(limit, at=deadline.at - seconds_after(results[0], len(results) + 1))
+        result = _not_begun(family, tracker, limit) or fit_family(
             family, rows, splits, seed=seed, jobs=jobs, deadline=limit, last_only=last_fold_only, watch=tracker.report
         )
         if isinstance(result, FamilyResult):
@@ -140,6 +149,43 @@ def fit_families(
         reasons = "; ".join(f"{family.name}: {family.reason}" for family in left_out)
         raise InvalidValueError(f"none of the models is for this table ({reasons})")
     return results, left_out
+
+
+def _not_begun(family: Family, tracker: FitTracker, limit: Deadline) -> LeftOut | None:
+    """Return why a family is not begun: it would take far longer than is left, as the families before it tell."""
+    estimate = estimate_seconds(tracker.finished, [family.name])
+    if estimate is None or not 0 <= limit.seconds_left < estimate / UNCERTAIN:
+        return None
+    return _too_slow(family, estimate, limit)
+
+
+def _too_slow(family: Family, estimate: float, limit: Deadline) -> LeftOut:
+    left = _few_digits(max(0.0, limit.seconds_left))
+    return LeftOut(family.name, f"would take about {_few_digits(estimate)} s more, and {left} s are left")
+
+
+def join_groups(results: Sequence[FamilyResult], families: Sequence[Family]) -> list[FamilyResult]:
+    """Average the settings of each group, so that weights are chosen for few families.
+
+    Weights of twenty single settings fit the choice to the held-out rows (``studies/portfolio.py``).
+    """
+    groups = {family.name: family.group or family.name for family in families}
+    joined: dict[str, list[FamilyResult]] = {}
+    for result in results:
+        joined.setdefault(groups[result.name], []).append(result)
+    return [members[0] if len(members) == 1 else _mean_of(name, members) for name, members in joined.items()]
+
+
+def _mean_of(name: str, members: Sequence[FamilyResult]) -> FamilyResult:
+    folds = zip(*(member.fold_models for member in members), strict=True)
+    return FamilyResult(
+        name,
+        MeanOfModels(tuple(member.model for member in members)),
+        np.mean([member.logits for member in members], axis=0),
+        sum(member.seconds for member in members),
+        tuple(MeanOfModels(models) for models in folds),
+        members[0].fitted_rows,
+    )
 
 
 def fit_family(
@@ -217,7 +263,7 @@ class _FoldFits:
         try:
             estimate = self._estimate()
             if estimate > self.deadline.seconds_left:
-                return self._too_slow(estimate)
+                return _too_slow(self.family, estimate, self.deadline)
             for fitted in self._on_cluster() if runs_on_cluster() else self._in_threads():
                 models |= fitted
                 watch(len(models))
@@ -229,16 +275,12 @@ class _FoldFits:
                 rounds_left = math.ceil((len(self.splits) - len(models)) / at_a_time)
                 estimate = rounds_left * at_a_time * (time.monotonic() - start) / len(models)
                 if estimate > self.deadline.seconds_left:
-                    return self._too_slow(estimate)
+                    return _too_slow(self.family, estimate, self.deadline)
         except OutOfTime:
             cause = "it was interrupted" if self.deadline.stopped.is_set() else "the time budget ended"
             seconds = _few_digits(time.monotonic() - start)
             return LeftOut(self.family.name, f"{cause} after {seconds} s of its training")
         return [models[fold] for fold in range(len(self.splits))]
-
-    def _too_slow(self, estimate: float) -> LeftOut:
-        left = _few_digits(max(0.0, self.deadline.seconds_left))
-        return LeftOut(self.family.name, f"would take about {_few_digits(estimate)} s more, and {left} s are left")
 
     def _tasks(self) -> list[tuple[int, Splits]]:
         """Return what is fitted at a time: one fold, or all; with the number of the first of them."""

@@ -17,6 +17,7 @@ from metricfit.tabular.checks import check_positive, check_whole
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
 
+QUALITIES = ("fast", "default", "best")
 DECISIONS = ("auto", "plugin", "empirical")
 
 
@@ -33,6 +34,8 @@ def check_parameters(model: MetricClassifier) -> None:
         check_positive("calibration", model.calibration, "the share of the rows that is kept apart, or None")
         if model.calibration >= 1:
             raise InvalidValueError(f"calibration is a share of the rows below 1, such as 0.3; got {model.calibration}")
+    if model.quality not in QUALITIES:
+        raise InvalidValueError(f"quality is one of {', '.join(map(repr, QUALITIES))}; got {quote(model.quality)}")
     check_decision_parameters(model, tuple(average for average in AVERAGES if average is not None))
     if model.device is not None:
         _check_device(model.device)

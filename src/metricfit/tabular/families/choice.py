@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from metricfit._extras import explain_missing
 from metricfit.core.types import ScalarAverage
@@ -14,31 +14,32 @@ from metricfit.tabular.encoding.columns import free_text_columns
 from metricfit.tabular.families.boosting import SMALL, Boosting
 from metricfit.tabular.families.family import Family
 from metricfit.tabular.families.forest import ExtraTrees
-from metricfit.tabular.families.in_context import InContext, InContextFamily
+from metricfit.tabular.families.in_context import PACKAGES, InContext, InContextFamily, own_weights
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.families.network import Network
-from metricfit.tabular.families.other_boosting import CatBoost, XGBoost
+from metricfit.tabular.families.portfolio import GROUPS, PORTFOLIO, is_installed
 from metricfit.tabular.families.text import TextLinear
 from metricfit.tabular.families.user_model import UserModel
 
-#: The families by name, cheap ones first.
+Quality = Literal["fast", "default", "best"]
+#: The families by name, in the order in which they are fitted: by what they are worth per second.
 NAMES = (
     "linear",
     "text",
-    "kernel",
-    "boosting",
     "boosting_small",
-    "boosting_metric",
     "extra_trees",
-    "xgboost",
-    "catboost",
+    "boosting",
+    "kernel",
+    *PORTFOLIO,
     "tabicl",
     "tabpfn",
+    "boosting_metric",
     "network",
 )
-#: The families of ``models="auto"``; "text" is added for tables with columns of free text.
-DEFAULT = ("linear", "kernel", "boosting", "boosting_small", "extra_trees")
+#: The families of ``models="auto"`` by quality; "text" is added for tables with columns of free text.
+FAST = ("linear", "boosting_small")
+DEFAULT = ("linear", "boosting_small", "extra_trees", "boosting", "kernel")
 
 
 def make_families(
@@ -49,6 +50,7 @@ def make_families(
     requirements: Sequence[Requirement],
     device: str | None = None,
     table: Any = None,
+    quality: Quality = "default",
 ) -> list[Family]:
     """Make the families that the parameter ``models`` of MetricClassifier describes.
 
@@ -60,9 +62,10 @@ def make_families(
         requirements: The requirements, for networks that are trained under them.
         device: The device of networks; None for a GPU if there is one.
         table: The table as the user passed it: "auto" has the family "text" if it has columns of free text.
+        quality: How many families "auto" stands for.
 
     Returns:
-        The families, the cheap ones of ours first, then the user's.
+        The families, ours in the order of ``NAMES``, then the user's.
 
     Raises:
         InvalidValueError: A name is not known, two models have one name, or one is trained for the metric, whose costs
@@ -73,7 +76,7 @@ def make_families(
         >>> from metricfit.metrics import f1
         >>> made = make_families("auto", metric=f1, average="macro", requirements=())
         >>> [family.name for family in made]
-        ['linear', 'kernel', 'boosting', 'boosting_small', 'extra_trees']
+        ['linear', 'boosting_small', 'extra_trees', 'boosting', 'kernel']
     """
     makers: dict[str, Callable[[], Family]] = {
         "linear": Linear,
@@ -83,8 +86,7 @@ def make_families(
         "boosting_small": lambda: Boosting("boosting_small", SMALL),
         "boosting_metric": lambda: Boosting("boosting_metric", SMALL, metric=metric, average=average),
         "extra_trees": ExtraTrees,
-        "xgboost": XGBoost,
-        "catboost": CatBoost,
+        **PORTFOLIO,
         "tabicl": lambda: InContextFamily(InContext("tabicl"), device),
         "tabpfn": lambda: InContextFamily(InContext("tabpfn"), device),
         "network": lambda: network(Network()),
@@ -115,7 +117,7 @@ def make_families(
             family.name = name
         return family
 
-    families = [make(*named) for named in _named_models(models, default_families(table))]
+    families = [make(*named) for named in _named_models(models, default_families(table, quality))]
     for family in families:
         if metric.columns and family.trains_for_metric:
             raise InvalidValueError(
@@ -126,17 +128,25 @@ def make_families(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidValueError(f"two models are called {twice!r}; name them: models=[('first', ...), ('second', ...)]")
+    if quality == "best" and models == "auto":
+        for family in families:
+            family.group = GROUPS.get(family.name)
     order = {name: place for place, name in enumerate(NAMES)}
     return sorted(families, key=lambda family: order.get(family.name, len(order)))
 
 
-def default_families(table: Any) -> tuple[str, ...]:
+def default_families(table: Any, quality: Quality = "default") -> tuple[str, ...]:
     """Return the names of the families that ``models="auto"`` stands for.
 
     >>> default_families(None)
-    ('linear', 'kernel', 'boosting', 'boosting_small', 'extra_trees')
+    ('linear', 'boosting_small', 'extra_trees', 'boosting', 'kernel')
     """
-    names = {*DEFAULT, "text"} if free_text_columns(table) else set(DEFAULT)
+    names = set(FAST if quality == "fast" else DEFAULT)
+    if free_text_columns(table):
+        names.add("text")
+    if quality == "best":
+        names |= {name for name in PORTFOLIO if is_installed(name)}
+        names |= {package for package in PACKAGES if own_weights(package) is not None}
     return tuple(name for name in NAMES if name in names)
 
 
