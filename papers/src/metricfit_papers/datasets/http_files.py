@@ -16,8 +16,8 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from metricfit import __version__
 from metricfit.errors import MetricfitError
-from metricfit_papers._version import __version__
 
 MIRROR = "METRICFIT_DATA_MIRROR"
 #: Seconds without an answer after which a server counts as unreachable.
