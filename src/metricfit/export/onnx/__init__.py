@@ -109,6 +109,7 @@ def export_onnx(
     agreement = compare(session, model, tables.rows(rows, ~unknown), inputs, np.flatnonzero(~unknown))
     _check(agreement, SINGLE_PRECISION if _in_single_precision(model) else TOLERANCE)
     write_file(path, content)
+    arrays = feed(rows[:ROWS_OF_LATENCY], inputs, encoder)
     return OnnxExport(
         path=Path(path),
         bytes=len(content),
@@ -122,8 +123,15 @@ def export_onnx(
         different_rows=agreement.different,
         largest_difference=agreement.largest_difference,
         load_seconds=load_seconds,
-        latency=graph_latency(session, rows, inputs, encoder),
-        model_latency=model_latency(model, rows),
+        latency=measure_latency(
+            lambda part: session.run(None, part),
+            lambda place: {name: values[place] for name, values in arrays.items()},
+            rows.shape[0],
+            21,
+        ),
+        model_latency=measure_latency(
+            model.predict, lambda place: rows.iloc[place] if hasattr(rows, "iloc") else rows[place], rows.shape[0], 5
+        ),
     )
 
 
@@ -241,28 +249,18 @@ def compare(
     return Agreement(rows, tuple(different), largest)
 
 
-def graph_latency(
-    session: onnxruntime.InferenceSession, X: Any, inputs: Sequence[Input], encoder: TableEncoder | None
-) -> Latency:
-    """Measure the graph on rows of a table; rows are repeated to 1,000."""
-    arrays = feed(X[:ROWS_OF_LATENCY], inputs, encoder)
-    place = np.arange(ROWS_OF_LATENCY) % min(ROWS_OF_LATENCY, X.shape[0])
-    many = {name: values[place] for name, values in arrays.items()}
-    one = {name: values[:1] for name, values in arrays.items()}
-    return Latency(
-        median(_milliseconds(lambda: session.run(None, one), 21)),
-        min(_milliseconds(lambda: session.run(None, many), 3)),
-    )
+def measure_latency(call: Callable[[Any], Any], take: Callable[[Any], Any], rows: int, times: int) -> Latency:
+    """Measure a call on one row and on 1,000.
 
-
-def model_latency(model: DecidingClassifier, X: Any) -> Latency:
-    """Measure ``predict`` of the model on the same rows."""
-    place = np.arange(ROWS_OF_LATENCY) % min(ROWS_OF_LATENCY, X.shape[0])
-    many = X.iloc[place] if hasattr(X, "iloc") else X[place]
-    one = many[:1]
-    return Latency(
-        median(_milliseconds(lambda: model.predict(one), 5)), min(_milliseconds(lambda: model.predict(many), 3))
-    )
+    Args:
+        call: What is called with rows.
+        take: Returns rows by their numbers; they are repeated to 1,000.
+        rows: The number of rows that there are.
+        times: How often one row is passed.
+    """
+    place = np.arange(ROWS_OF_LATENCY) % min(ROWS_OF_LATENCY, rows)
+    one, many = take(place[:1]), take(place)
+    return Latency(median(_milliseconds(lambda: call(one), times)), min(_milliseconds(lambda: call(many), 3)))
 
 
 def _milliseconds(call: Callable[[], Any], times: int) -> list[float]:
