@@ -11,6 +11,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef, precision_recall_fscore_support
 
 from metricfit import get_metric, metric, report
+from metricfit.report.evaluation import Decisions
 from metricfit.report.explorer import reliability
 from metricfit.report.tables import referral_table
 from metricfit.tabular.ensemble import ModelRow
@@ -224,7 +225,7 @@ def test_weighted_scores_are_sums_of_weights():
 def test_referred_rows_are_counted_beside_the_decisions():
     rng = np.random.default_rng(0)
     truth, decided = rng.integers(0, 2, 50), rng.integers(-1, 2, 50)
-    section = referral_table(decided, truth, metric=get_metric("f1"), classes=("no", "yes"))
+    section = referral_table(Decisions(truth, decided, ("no", "yes"), get_metric("f1")))
     kept = decided >= 0
     assert section.context["value"] == pytest.approx(f1_score(truth[kept], decided[kept]))
     table = confusion_matrix(truth, decided, labels=[-1, 0, 1])[1:]

@@ -7,7 +7,12 @@ from page_parts import parts
 from sklearn.metrics import f1_score
 
 from metricfit import MetricClassifier, metrics, report
+from metricfit.report.evaluation import Decisions
 from metricfit.report.tables import group_values
+
+
+def by_group(decided, y, groups, *, classes, metric, weight=None):
+    return group_values(Decisions(y, decided, [*"abcd"][:classes], metric, weight=weight, groups=groups))
 
 
 def text_of(path):
@@ -21,7 +26,7 @@ def test_values_are_those_of_each_group(classes, weighted):
     y, groups = rng.integers(classes, size=400), rng.choice(["x", "y", "z"], 400, p=[0.6, 0.37, 0.03])
     decided = np.where(rng.random(400) < 0.7, y, rng.integers(classes, size=400))
     weight = rng.random(400) + 0.5 if weighted else None
-    section = group_values(decided, y, groups, classes=classes, metric=metrics.f1, weight=weight)
+    section = by_group(decided, y, groups, classes=classes, metric=metrics.f1, weight=weight)
     listed = section.context["shown"]
     assert [row["name"] for row in listed][:2] == ["x", "y"]
     for row in listed:
@@ -38,11 +43,11 @@ def test_values_are_those_of_each_group(classes, weighted):
 
 def test_small_groups_and_one_class():
     y, groups = np.tile([0, 1], 30), np.repeat(np.arange(12), 5)
-    assert group_values(y, y, groups, classes=2, metric=metrics.f1) is None
-    assert group_values(y, y, np.zeros(60), classes=2, metric=metrics.f1) is None
-    section = group_values(y, y, y, classes=2, metric=metrics.f1)
+    assert by_group(y, y, groups, classes=2, metric=metrics.f1) is None
+    assert by_group(y, y, np.zeros(60), classes=2, metric=metrics.f1) is None
+    section = by_group(y, y, y, classes=2, metric=metrics.f1)
     assert [row["interval"] for row in section.context["shown"]] == [None, None]
-    many = group_values(np.tile(y, 5), np.tile(y, 5), np.repeat(np.arange(20), 15), classes=2, metric=metrics.f1)
+    many = by_group(np.tile(y, 5), np.tile(y, 5), np.repeat(np.arange(20), 15), classes=2, metric=metrics.f1)
     assert (len(many.context["shown"]), len(many.context["folded"])) == (12, 8)
     html = report.render(report.Report("t", "h", "v", [section, many]))
     assert "8 more groups" in html
@@ -51,7 +56,7 @@ def test_small_groups_and_one_class():
 def test_rows_that_are_referred_do_not_count():
     y = np.tile([0, 1], 40)
     decided = np.where(np.arange(80) < 10, -1, y)
-    section = group_values(decided, y, np.arange(80) // 40, classes=2, metric=metrics.accuracy)
+    section = by_group(decided, y, np.arange(80) // 40, classes=2, metric=metrics.accuracy)
     assert [row["value"] for row in section.context["shown"]] == [1.0, 1.0]
 
 

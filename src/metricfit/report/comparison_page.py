@@ -11,7 +11,7 @@ from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
 from metricfit.metrics.spoken_names import name_metric
 from metricfit.report import formatting
-from metricfit.report.evaluation import count_decisions
+from metricfit.report.evaluation import Decisions, count_decisions
 from metricfit.report.explorer import ScoredMethod, scores
 from metricfit.report.first_screen import FirstScreen, RequirementState, compare_decisions, decisions_without_model
 from metricfit.report.page import PathLike, Report, Section, facts_of_page, positive_class_fact, title_page, write
@@ -117,8 +117,9 @@ def _comparison_decisions(comparison: Comparison) -> Section:
     name, shown = next(iter(decisions.items()))
     lead = f"The decisions of “{name}”, each row's by models that did not train on it."
     if comparison.costs is not None:
-        metric, names = get_metric(comparison.metric), (comparison.classes[0], comparison.classes[1])
-        return cost_table(shown.decided, comparison.labels, comparison.costs, metric=metric, classes=names, lead=lead)
+        metric, names = get_metric(comparison.metric), comparison.classes
+        rows = Decisions(comparison.labels, shown.decided, names, metric, costs=comparison.costs)
+        return cost_table(rows, lead)
     if len(comparison.classes) > 2 or shown.threshold is None:
         return multiclass(
             shown.decided,

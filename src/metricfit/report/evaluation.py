@@ -18,6 +18,7 @@ from metricfit import stats
 from metricfit.core.arrays import in_kind_of, to_numpy
 from metricfit.core.confusion import ConfusionMatrix, two_by_two
 from metricfit.core.counts import Counts
+from metricfit.core.types import ScalarAverage
 from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.costs import RowCosts, cost_columns, interval_of_costs, row_costs
 from metricfit.decide.decision import REFERRED
@@ -43,29 +44,68 @@ Z = float(norm.isf(0.025))
 
 
 @dataclass(frozen=True)
-class DecidedRows:
+class Decisions:
+    """Labelled rows, and what was decided about them.
+
+    Attributes:
+        y: Class numbers; of two classes, 1 is the positive one.
+        decided: Decided class numbers, -1 for rows that are referred to a person, which do not count.
+        classes: The names of the classes by their numbers; of two, the second is the positive one.
+        metric: The metric.
+        average: Its average over several classes.
+        weight: One weight per row, or None.
+        groups: One group per row, or None.
+        costs: The costs of the rows, if the metric takes costs from columns.
+    """
+
+    y: Integers
+    decided: Integers
+    classes: Sequence[str]
+    metric: Metric
+    average: ScalarAverage = "macro"
+    weight: Floats | None = None
+    groups: NDArray[Any] | None = None
+    costs: RowCosts | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def of_two(self) -> bool:
+        """Whether there are two classes."""
+        return len(self.classes) == 2
+
+    @property
+    def weights(self) -> Floats:
+        """One weight per row, 1 if the rows have none."""
+        return np.ones(len(self.y)) if self.weight is None else self.weight
+
+    @cached_property
+    def counts(self) -> Counts:
+        """The counts of the decisions: of the positive class of two, or the confusion matrix of several."""
+        return count_decisions(self.decided, self.y, len(self.classes), self.weight)
+
+    def label(self, metric: Metric) -> str:
+        """Return the name of a metric, with the average if there are several classes."""
+        return metric.name if self.of_two or metric.whole_matrix else f"{self.average} {metric.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecidedRows(Decisions):
     """Labelled rows, and what a fitted model decided about them.
 
     Attributes:
         model: The fitted model.
-        y: Class numbers; of two classes, 1 is the positive one.
-        decided: Decided class numbers, -1 for rows that are referred to a person, which do not count.
+        facts: What there is to say about it.
         scores: The probability of the positive class of two, ``(n,)``, or of each of several, ``(n, c)``. Of held-out
             rows of several classes it is None.
-        weight: One weight per row, or None.
-        groups: One group per row, or None.
-        costs: The costs of the rows, if the metric takes costs from columns.
         threshold: A threshold in place of the model's; every row is then decided.
         held_out: Whether the rows were held out of training, each decided by models that did not train on it.
     """
 
     model: Any
-    y: Integers
-    decided: Integers
+    facts: ModelFacts
     scores: Floats | None
-    weight: Floats | None = None
-    groups: NDArray[Any] | None = None
-    costs: RowCosts | None = None
     threshold: float | None = None
     held_out: bool = False
 
@@ -73,10 +113,16 @@ class DecidedRows:
     def of_training(cls, model: Any) -> DecidedRows:
         """Return the rows that were held out of training."""
         rows = held_out_rows(model)
-        scores = to_numpy(held_out_scores(model), np.float64) if len(model.classes_) == 2 else None
-        weight = None if rows.weight is None else to_numpy(rows.weight, np.float64)
-        y, decided = to_numpy(rows.y, np.int64), to_numpy(held_out_decisions(model), np.int64)
-        return cls(model, y, decided, scores, weight, rows.groups, held_out_costs(model), held_out=True)
+        return cls(
+            **_about(model),
+            y=to_numpy(rows.y, np.int64),
+            decided=to_numpy(held_out_decisions(model), np.int64),
+            scores=to_numpy(held_out_scores(model), np.float64) if len(model.classes_) == 2 else None,
+            weight=None if rows.weight is None else to_numpy(rows.weight, np.float64),
+            groups=rows.groups,
+            costs=held_out_costs(model),
+            held_out=True,
+        )
 
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, threshold: float | None = None, groups: Any = None) -> DecidedRows:
@@ -89,35 +135,8 @@ class DecidedRows:
         decided = predicted_numbers(model, X) if threshold is None else (scores >= threshold).astype(np.int64)
         costs = row_costs(metric, cost_columns(metric, X), len(X)) if metric.columns else None
         numbers = to_numpy(model._numbers_of(np.asarray(y)), np.int64)
-        return cls(model, numbers, decided, scores, None, groups, costs, threshold)
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @cached_property
-    def facts(self) -> ModelFacts:
-        """What there is to say about the model."""
-        return model_facts(self.model)
-
-    @cached_property
-    def metric(self) -> Metric:
-        """The metric of the model."""
-        return get_metric(self.model.metric)
-
-    @property
-    def classes(self) -> list[str]:
-        """The names of the classes by their numbers; of two, the second is the positive one."""
-        return [str(each.name) for each in self.facts.classes]
-
-    @property
-    def of_two(self) -> bool:
-        """Whether there are two classes."""
-        return len(self.model.classes_) == 2
-
-    @cached_property
-    def counts(self) -> Counts:
-        """The counts of the decisions: of the positive class of two, or the confusion matrix of several."""
-        return count_decisions(self.decided, self.y, len(self.model.classes_), self.weight)
+        given = {"scores": scores, "groups": groups, "costs": costs, "threshold": threshold}
+        return cls(**_about(model), y=numbers, decided=decided, **given)
 
     @property
     def referred(self) -> int | None:
@@ -131,17 +150,13 @@ class DecidedRows:
         """The counts on the same rows of decisions that need no model, by what they are called."""
         return decisions_without_model(self.counts, self.classes)
 
-    def label(self, metric: Metric) -> str:
-        """Return the name of a metric, with the model's average if there are several classes."""
-        return metric.name if self.of_two or metric.whole_matrix else f"{self.model.average} {metric.name}"
-
     def value(self, metric: Metric, counts: Counts | None = None) -> float:
         """Return a metric of the decisions, or of other decisions about the same rows."""
         counts = self.counts if counts is None else counts
         if metric.columns and self.costs is not None:
             called = self.decided if counts is self.counts else np.full(len(self), int(counts.predicted.sum() > 0))
             return float(np.average(paid(self.costs, called, self.y), weights=self.weight))
-        return float(averaged(metric, counts, self.model.average))
+        return float(averaged(metric, counts, self.average))
 
     def intervals(self, several: Sequence[Metric]) -> list[Pair | None]:
         """Compute 95 % bootstrap intervals of metrics; None if all rows are of one class."""
@@ -151,10 +166,9 @@ class DecidedRows:
             return [None] * len(several)
         if not self.of_two:
             matrix = any(metric.needs_matrix for metric in several)
-            drawn = resampled_counts(decided, y, len(self.model.classes_), matrix=matrix)
+            drawn = resampled_counts(decided, y, len(self.classes), matrix=matrix)
             values = (
-                metric(drawn) if metric.of_one_class else averaged(metric, drawn, self.model.average)
-                for metric in several
+                metric(drawn) if metric.of_one_class else averaged(metric, drawn, self.average) for metric in several
             )
             return [percentile_interval(value) for value in values]
         called = decided.astype(np.float64)
@@ -215,6 +229,13 @@ class DecidedRows:
             return None
         words = best.replace("Always", "Always deciding for")
         return f"{words} would be better on these rows: {self.facts.label} {formatting.value(values[best])}."
+
+
+def _about(model: Any) -> dict[str, Any]:
+    """Return what there is to say about a model, its classes and its metric."""
+    facts, metric = model_facts(model), get_metric(model.metric)
+    classes = [str(each.name) for each in facts.classes]
+    return {"model": model, "facts": facts, "classes": classes, "metric": metric, "average": model.average}
 
 
 def count_decisions(

@@ -183,9 +183,9 @@ def _decision_sections(rows: DecidedRows, group: str | None) -> list[Section]:
     lead = f"{short} {CHOSEN_HERE}" if rows.held_out and facts.chosen_on_labels else short
     table: dict[str, Any] = {"metric": metric, "weight": rows.weight}
     if rows.referred is not None:
-        sections.append(referral_table(rows.decided, rows.y, classes=classes, lead=short, **table))
+        sections.append(referral_table(rows, short))
     if rows.costs is not None:
-        sections.append(cost_table(rows.decided, rows.y, rows.costs, classes=classes, lead=lead, **table))
+        sections.append(cost_table(rows, lead))
     elif facts.threshold is None or rows.scores is None:
         groups = rows.groups if rows.held_out else None  # rows of one group were not split
         several = {"classes": classes, "average": model.average, "groups": groups}
@@ -207,17 +207,7 @@ def _decision_sections(rows: DecidedRows, group: str | None) -> list[Section]:
         sections.append(explorer)
     if rows.groups is None:
         return sections
-    by_group = group_values(
-        rows.decided,
-        rows.y,
-        rows.groups,
-        classes=len(model.classes_),
-        metric=metric,
-        average=model.average,
-        weight=rows.weight,
-        costs=rows.costs,
-        title="Values by group" if group is None else f"Values by “{group}”",
-    )
+    by_group = group_values(rows, "Values by group" if group is None else f"Values by “{group}”")
     if by_group is not None:  # folded if the explorer above it has a table of the same groups
         folded = facts.threshold is not None and are_few_groups(rows.groups)
         sections.append(replace(by_group, folded=folded))
@@ -397,7 +387,7 @@ def _decisions(rows: DecidedRows, value: float) -> list[tuple[str, Any, float | 
 
 def name_model_metric(rows: DecidedRows) -> str:
     """Return what people call the model's metric, with its average if there are several classes."""
-    return name_metric(rows.metric, None if rows.of_two else rows.model.average)
+    return name_metric(rows.metric, None if rows.of_two else rows.average)
 
 
 def _best_family(rows: DecidedRows) -> Alternative | None:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from metricfit.core.arrays import to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.costs import RowCosts
 from metricfit.decide.decision import REFERRED
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
@@ -21,7 +19,7 @@ from metricfit.metrics.group_gap import is_undefined
 from metricfit.metrics.matrix import MatrixMetric
 from metricfit.report import formatting
 from metricfit.report.charts import FIRST, MUTED, Chart, Drawing, Widths, label, styled
-from metricfit.report.evaluation import Floats, Integers, count_decisions, paid
+from metricfit.report.evaluation import Decisions, Floats, count_decisions, paid
 from metricfit.report.page import Section
 from metricfit.tabular.compare.verdict import ComparisonRow
 from metricfit.tabular.insight.importance import Importance
@@ -277,25 +275,11 @@ def _largest(cells: Floats, most: int) -> list[tuple[int, int]]:
     return [(at // len(cells), at % len(cells)) for at in order if cells.flat[at] > 0]
 
 
-def cost_table(
-    decided: Any,
-    target: Any,
-    costs: RowCosts,
-    *,
-    metric: Metric,
-    classes: Sequence[str],
-    weight: Any | None = None,
-    lead: str = "",
-) -> Section:
+def cost_table(rows: Decisions, lead: str = "") -> Section:
     """Make a table of the rows that were decided rightly and wrongly, and what the wrong decisions cost.
 
     Args:
-        decided: 1 for rows that are called positive, otherwise 0.
-        target: 1 for positive rows, otherwise 0.
-        costs: The costs of the rows.
-        metric: The metric.
-        classes: Names of the negative and of the positive class.
-        weight: One weight per row; rows are then sums of weights.
+        rows: The rows of two classes with their costs; with weights, numbers of rows are sums of weights.
         lead: A sentence or two below the title.
 
     Returns:
@@ -306,22 +290,23 @@ def cost_table(
         >>> from metricfit.decide.costs import cost_columns, row_costs
         >>> metric = metrics.cost(fp=5, fn="amount")
         >>> costs = row_costs(metric, cost_columns(metric, pd.DataFrame({"amount": [9.0, 2.0, 7.0]})), 3)
-        >>> section = cost_table([1, 0, 1], [0, 1, 1], costs, metric=metric, classes=("good", "fraud"))
+        >>> y, decided = np.array([0, 1, 1]), np.array([1, 0, 1])
+        >>> section = cost_table(Decisions(y, decided, ("good", "fraud"), metric, costs=costs))
         >>> section.context["total"], section.context["never"], section.context["always"]
         (7.0, 3.0, 1.6666666666666667)
     """
-    called, truth, w = _decided_rows(decided, target, weight)
-    spent, (negative, positive) = w * paid(costs, called, truth), classes
-    rows = []
+    called, truth, w, costs, (negative, positive) = rows.decided, rows.y, rows.weights, rows.costs, rows.classes
+    assert costs is not None
+    spent, parts = w * paid(costs, called, truth), []
     for actual, name in ((1, positive), (0, negative)):
         for decision, called_name in ((1, positive), (0, negative)):
             part = (truth == actual) & (called == decision)
-            rows.append((name, called_name, float(w[part].sum()), float(spent[part].sum()), actual == decision))
+            parts.append((name, called_name, float(w[part].sum()), float(spent[part].sum()), actual == decision))
     never, always = (float(np.average(paid(costs, np.full_like(called, share), truth), weights=w)) for share in (0, 1))
     context = {
-        "metric": metric.name,
+        "metric": rows.metric.name,
         "value": float(spent.sum() / w.sum()),
-        "rows": rows,
+        "rows": parts,
         "total": float(spent.sum()),
         "n": float(w.sum()),
         "positive": positive,
@@ -331,29 +316,11 @@ def cost_table(
     return Section("What the decisions cost", "costs.html", context, lead)
 
 
-def _decided_rows(decided: Any, target: Any, weight: Any) -> tuple[Integers, Integers, Floats]:
-    """Return decisions, labels and weights as arrays."""
-    called, truth = (to_numpy(numbers, np.int64).reshape(-1) for numbers in (decided, target))
-    return called, truth, np.ones(len(truth)) if weight is None else to_numpy(weight, np.float64).reshape(-1)
-
-
-def referral_table(
-    decided: Any,
-    target: Any,
-    *,
-    metric: Metric,
-    classes: Sequence[str],
-    weight: Any | None = None,
-    lead: str = "",
-) -> Section:
+def referral_table(rows: Decisions, lead: str = "") -> Section:
     """Make a table of the rows that are called positive, called negative, and referred to a person.
 
     Args:
-        decided: 1 for rows that are called positive, 0 for rows that are called negative, -1 for referred rows.
-        target: 1 for positive rows, otherwise 0.
-        metric: The metric, which is that of the decided rows.
-        classes: Names of the negative and of the positive class.
-        weight: One weight per row; rows are then sums of weights.
+        rows: The rows of two classes; with weights, numbers of rows are sums of weights.
         lead: A sentence or two below the title.
 
     Returns:
@@ -361,21 +328,21 @@ def referral_table(
 
     Example:
         >>> from metricfit import metrics
-        >>> section = referral_table([1, 0, -1, 0], [1, 1, 0, 0], metric=metrics.recall, classes=("no", "yes"))
+        >>> y, decided = np.array([1, 1, 0, 0]), np.array([1, 0, -1, 0])
+        >>> section = referral_table(Decisions(y, decided, ("no", "yes"), metrics.recall))
         >>> section.context["value"], section.context["rows"]
         (0.5, [('yes', [1.0, 1.0, 0.0]), ('no', [0.0, 1.0, 1.0])])
     """
-    called, truth, w = _decided_rows(decided, target, weight)
-    negative, positive = classes
-    rows = [
+    called, truth, w, (negative, positive) = rows.decided, rows.y, rows.weights, rows.classes
+    parts = [
         (name, [float(w[(truth == actual) & (called == decision)].sum()) for decision in (1, 0, REFERRED)])
         for actual, name in ((1, positive), (0, negative))
     ]
     total, referred = float(w.sum()), float(w[called == REFERRED].sum())
     context = {
-        "metric": metric.name,
-        "value": float(averaged(metric, count_decisions(called, truth, 2, w))),
-        "rows": rows,
+        "metric": rows.metric.name,
+        "value": float(averaged(rows.metric, rows.counts)),
+        "rows": parts,
         "positive": positive,
         "negative": negative,
         "n": total - referred,
@@ -509,29 +476,11 @@ def cell_text(value: Any) -> str:
 MIN_ROWS = 10
 
 
-def group_values(
-    decided: Integers,
-    y: Integers,
-    groups: Any,
-    *,
-    classes: int,
-    metric: Metric,
-    average: ScalarAverage = "macro",
-    weight: NDArray[np.float64] | None = None,
-    costs: RowCosts | None = None,
-    title: str = "Values by group",
-) -> Section | None:
+def group_values(rows: Decisions, title: str = "Values by group") -> Section | None:
     """Make a table of the metric in each group, the largest groups first.
 
     Args:
-        decided: Decided class numbers, -1 for rows that are referred to a person, which do not count.
-        y: True class numbers; of two classes, 1 is the positive one.
-        groups: The group of each row.
-        classes: Number of classes.
-        metric: The metric.
-        average: Its average over several classes.
-        weight: One weight per row, or None.
-        costs: What wrong decisions cost, for a metric with costs from columns.
+        rows: The rows with their groups.
         title: Title of the section.
 
     Returns:
@@ -540,42 +489,42 @@ def group_values(
     Example:
         >>> from metricfit.metrics import recall
         >>> y, groups = np.tile([1, 0], 20), np.repeat(["a", "b"], 20)
-        >>> section = group_values(y, y, groups, classes=2, metric=recall)
+        >>> section = group_values(Decisions(y, y, ("no", "yes"), recall, groups=groups))
         >>> [(row["name"], row["rows"], row["value"]) for row in section.context["shown"]]
         [('a', 20, 1.0), ('b', 20, 1.0)]
     """
-    names, number, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
-    large = np.flatnonzero(sizes >= MIN_ROWS)
+    names, number, sizes = np.unique(np.asarray(rows.groups), return_inverse=True, return_counts=True)
+    large, metric, classes, costs = np.flatnonzero(sizes >= MIN_ROWS), rows.metric, len(rows.classes), rows.costs
     if len(large) < 2:
         return None
-    rows = []
+    parts = []
     for place in large[np.argsort(-sizes[large], kind="stable")][:LISTED]:
         part = np.flatnonzero(number.reshape(-1) == place)
-        called, truth = decided[part], y[part]
+        called, truth = rows.decided[part], rows.y[part]
         part_costs = None if costs is None else costs.take(part)
-        part_weight = None if weight is None else weight[part]
-        value, interval = value_of_rows(called, truth, classes, metric, average, part_weight, part_costs)
-        unknown = interval is None and classes == 2 and costs is None
+        part_weight = None if rows.weight is None else rows.weight[part]
+        value, interval = value_of_rows(called, truth, classes, metric, rows.average, part_weight, part_costs)
+        unknown = interval is None and rows.of_two and costs is None
         unknown = unknown and bool(is_undefined(metric, count_decisions(called, truth, 2)).all())
-        rows.append(
+        parts.append(
             {
                 "name": str(names[place]),
                 "rows": len(part),
-                "positives": int((truth == 1).sum()) if classes == 2 else None,
+                "positives": int((truth == 1).sum()) if rows.of_two else None,
                 "value": None if unknown else value,
                 "interval": interval,
             }
         )
     context = {
         "what": "Group",
-        "metric": metric.name if classes == 2 or metric.whole_matrix else f"{average} {metric.name}",
-        "shown": rows[:SHOWN],
-        "folded": rows[SHOWN:],
-        "positives": classes == 2,
+        "metric": rows.label(metric),
+        "shown": parts[:SHOWN],
+        "folded": parts[SHOWN:],
+        "positives": rows.of_two,
         "groups": len(names),
-        "unlisted": len(names) - len(rows),
+        "unlisted": len(names) - len(parts),
         "min_rows": MIN_ROWS,
-        "sentence": _sentence(rows, minimize=metric.minimize),
+        "sentence": _sentence(parts, minimize=metric.minimize),
     }
     return Section(title, "group_values.html", context, "The same decisions, group by group.")
 
