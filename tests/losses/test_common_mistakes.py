@@ -17,7 +17,6 @@ from metricfit.losses.gradient_watch import ProbabilitiesWarning
     ("argument", "remedy"),
     {
         "weight": r"loss\(logits, target, weight\)",
-        "class_weights": r"class_weights\[target\]",
         "class_weight": r"class_weights\[target\]",
         "pos_weight": r"fbeta\(beta=2\)",
         "label_smoothing": "soft labels",

@@ -26,6 +26,7 @@ from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import (
     averaged,
     check_average,
+    check_class_weights,
     check_classes,
     check_zero_division,
     has_pixels,
@@ -58,6 +59,7 @@ class MetricLoss(AdditiveLoss):
         average: "macro", "micro", "weighted" or None (one loss per class). It has no effect on a binary metric and on
             metrics of the whole confusion matrix: accuracy, mcc, kappa, balanced_accuracy.
         classes: The classes of the average, such as ``[1, 2, 3]`` without background; by default all. See ``averaged``.
+        class_weights: How much each class counts in the average, one number per class; by default all count alike.
         zero_division: What a class counts for where its metric is 0/0: 0, 1, or "skip", which leaves out classes, and
             with ``per_image`` images, without true samples. See ``averaged``.
         ignore_index: Samples with this target are ignored.
@@ -89,8 +91,6 @@ class MetricLoss(AdditiveLoss):
     remedies: ClassVar[Mapping[str, str]] = {
         **AdditiveLoss.remedies,
         "pos_weight": "a metric has its balance in itself: choose one, such as 'fbeta(beta=2)', which favours recall",
-        "class_weights": "pass one weight per sample when you call the loss, loss(logits, target, "
-        "class_weights[target]); average='weighted' weighs classes by their samples, classes=[1, 2] leaves classes out",
         "label_smoothing": "pass soft labels as the target, with task='multiclass' for class shares, or mix the loss "
         "with cross-entropy, Mix((nn.CrossEntropyLoss(label_smoothing=0.1), 1.0), (loss, 0.5))",
         "reduction": "a metric is one number per batch, not a mean over samples; average=None gives one loss per "
@@ -107,6 +107,7 @@ class MetricLoss(AdditiveLoss):
         task: Task | None = None,
         average: Average = "macro",
         classes: Sequence[int] | None = None,
+        class_weights: Sequence[float] | None = None,
         zero_division: ZeroDivision = None,
         ignore_index: int | None = None,
         per_image: bool = False,
@@ -135,6 +136,7 @@ class MetricLoss(AdditiveLoss):
         self.task = task
         self.average = average
         self.classes = check_classes(self.metric, classes)
+        self.class_weights = check_class_weights(self.metric, average, class_weights)
         self.zero_division = check_zero_division(self.metric, zero_division)
         self.from_probabilities = from_probabilities
         self.ignore_index = ignore_index
@@ -248,11 +250,11 @@ class MetricLoss(AdditiveLoss):
         return value if self.metric.minimize else 1 - value
 
     def _loss_of(self, counts: Counts) -> Tensor:
-        return loss_of_counts(self.metric, counts, self.average, self.classes, self.zero_division)
+        return loss_of_counts(self.metric, counts, self.average, self.classes, self.zero_division, self.class_weights)
 
     def _average(self, counts: Counts) -> Tensor:
         options = self.classes, self.zero_division
-        return averaged(self.metric, counts, self.average, *options, training=True)
+        return averaged(self.metric, counts, self.average, *options, class_weights=self.class_weights, training=True)
 
     def _inspect(self, counts: Counts, value: Tensor) -> None:
         """Remember the counts for ``left_out`` and the warnings, and refuse a value that is not finite."""
@@ -288,7 +290,7 @@ class MetricLoss(AdditiveLoss):
         settings = [repr(self.metric.name)]
         if self.threshold is not None:
             settings.append(f"threshold={PerLabel(self.threshold) if self.per_label else self.threshold!r}")
-        defaults = dict.fromkeys(("task", "average", "classes", "zero_division", "ignore_index"))
+        defaults = dict.fromkeys(("task", "average", "classes", "class_weights", "zero_division", "ignore_index"))
         defaults |= {"average": "macro", "per_image": False, "from_probabilities": False}
         changed = [name for name, default in defaults.items() if getattr(self, name) is not default]
         return ", ".join(settings + [f"{name}={getattr(self, name)!r}" for name in changed])

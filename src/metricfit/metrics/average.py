@@ -74,39 +74,69 @@ def check_classes(metric: Metric, classes: Sequence[int] | None) -> tuple[int, .
     return tuple(numbers)
 
 
-def class_mask(metric: Metric, counts: Counts, classes: tuple[int, ...]) -> Array:
-    """Return 1 for the chosen classes and 0 for the others, ``(c,)``.
+def check_class_weights(
+    metric: Metric, average: Average, class_weights: Sequence[float] | None
+) -> tuple[float, ...] | None:
+    """Return the weights of the classes in an average, or None if they count alike.
 
     Raises:
-        InvalidValueError: There is only one class, one of those chosen does not exist, or the metric is one number for
-            the whole confusion matrix.
+        InvalidTypeError: They are no sequence of numbers.
+        InvalidValueError: One is negative or not finite, all are 0, or there is no average over classes.
+    """
+    if class_weights is None:
+        return None
+    try:
+        weights = tuple(float(weight) for weight in class_weights)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(
+            f"class_weights is one number per class, such as [1.0, 1.0, 5.0], got {quote(class_weights)}"
+        ) from None
+    if not any(weights) or not all(0 <= weight < math.inf for weight in weights):
+        raise InvalidValueError(f"class_weights are finite, at least 0 and not all 0, got {list(weights)}")
+    if average is None or metric.of_one_class or metric.needs_matrix:
+        raise InvalidValueError(f"class_weights weigh an average over classes; {metric.name} has none here")
+    return weights
+
+
+def class_mask(
+    metric: Metric, counts: Counts, classes: tuple[int, ...] | None, class_weights: tuple[float, ...] | None = None
+) -> Array:
+    """Return how much each class counts, ``(c,)``: its weight, or 1, and 0 if it was not chosen.
+
+    Raises:
+        InvalidValueError: There is only one class, one of those chosen does not exist, the number of weights is
+            another, or the metric is one number for the whole confusion matrix.
     """
     number = counts.classes
     if number == 1:
+        setting = f"classes={list(classes)}" if classes else "class_weights"
         raise InvalidValueError(
-            f"classes={list(classes)} chooses among several classes, but a binary problem has one, its positive class; "
-            "leave classes out"
+            f"{setting} is for several classes, but a binary problem has one, its positive class; leave it out"
         )
-    if max(classes) >= number:
+    if classes and max(classes) >= number:
         raise InvalidValueError(f"classes={list(classes)}: there are {number} classes, 0 to {number - 1}")
+    if class_weights and len(class_weights) != number:
+        raise InvalidValueError(f"class_weights has {len(class_weights)} numbers, and there are {number} classes")
     if metric.whole_matrix and counts.exclusive:
         raise InvalidValueError(_whole_matrix_message(metric))
+    chosen = range(number) if classes is None else classes
+    numbers = tuple((class_weights[k] if class_weights else 1.0) if k in chosen else 0.0 for k in range(number))
     if not is_tensor(counts.tp):
-        return np.array([float(k in classes) for k in range(number)])
+        return np.array(numbers)
     if counts.tp.device.type == "cpu" or namespace(counts.tp).compiler.is_compiling():
-        return _make_mask(classes, number, counts.tp.dtype, counts.tp.device)
-    return _kept_mask(classes, number, counts.tp.dtype, counts.tp.device)
+        return _make_mask(numbers, counts.tp.dtype, counts.tp.device)
+    return _kept_mask(numbers, counts.tp.dtype, counts.tp.device)
 
 
-def _make_mask(classes: tuple[int, ...], number: int, dtype: Any, device: Any) -> Array:
-    return sys.modules["torch"].tensor([float(k in classes) for k in range(number)], dtype=dtype, device=device)
+def _make_mask(numbers: tuple[float, ...], dtype: Any, device: Any) -> Array:
+    return sys.modules["torch"].tensor(numbers, dtype=dtype, device=device)
 
 
 @lru_cache(maxsize=64)
-def _kept_mask(classes: tuple[int, ...], number: int, dtype: Any, device: Any) -> Array:
+def _kept_mask(numbers: tuple[float, ...], dtype: Any, device: Any) -> Array:
     """Return the mask on a GPU. It is kept, because copying it there in every step would wait for the GPU."""
     with sys.modules["torch"].inference_mode(False):
-        return _make_mask(classes, number, dtype, device)
+        return _make_mask(numbers, dtype, device)
 
 
 def _whole_matrix_message(metric: Metric) -> str:
@@ -133,6 +163,7 @@ def averaged(
     classes: Sequence[int] | None = None,
     zero_division: ZeroDivision = None,
     *,
+    class_weights: tuple[float, ...] | None = None,
     training: bool = False,
 ) -> Array:
     """Average a metric over the classes.
@@ -155,6 +186,7 @@ def averaged(
             for F1 and Jaccard those without true samples (MONAI's ``ignore_empty=True``). By default 0/0 is 0, and the
             macro average is over the classes described above. "micro" sums the counts first, and then asks this of the
             sum: a class without true samples adds its false positives.
+        class_weights: How much each class counts; "micro" multiplies its counts.
         training: Whether the counts are soft counts of a training batch.
 
     Returns:
@@ -171,8 +203,10 @@ def averaged(
     check_average(metric, average)
     chosen, zero_division = check_classes(metric, classes), check_zero_division(metric, zero_division)
     if isinstance(metric, GroupGap):
-        return metric.difference(averaged(metric.metric, counts, average, training=training, classes=classes), counts)
-    mask = None if chosen is None else class_mask(metric, counts, chosen)
+        settings: dict[str, Any] = {"training": training, "classes": classes, "class_weights": class_weights}
+        return metric.difference(averaged(metric.metric, counts, average, **settings), counts)
+    alike = chosen is None and class_weights is None
+    mask = None if alike else class_mask(metric, counts, chosen, class_weights)
     if metric.whole_matrix and counts.exclusive:
         value = metric(counts)
         value = value if zero_division is None else _skip(value, has_samples(metric, counts, value))
@@ -248,6 +282,7 @@ def loss_of_counts(
     average: Average,
     classes: Sequence[int] | None = None,
     zero_division: ZeroDivision = None,
+    class_weights: tuple[float, ...] | None = None,
 ) -> Array:
     """Compute the loss of a training batch: 1 minus the average of a metric, or the average if lower is better.
 
@@ -258,15 +293,17 @@ def loss_of_counts(
         average: The average over the classes.
         classes: The classes to average over, as in ``averaged``.
         zero_division: What a class counts for where its metric is 0/0, as in ``averaged``.
+        class_weights: How much each class counts, as in ``averaged``.
 
     Returns:
         The loss, a scalar; without an average one loss per class.
     """
-    single_value = classes is None and counts.exclusive and (metric.whole_matrix or counts.classes == 1)
+    alike = classes is None and class_weights is None
+    single_value = alike and counts.exclusive and (metric.whole_matrix or counts.classes == 1)
     if isinstance(counts.tp, Dual) and single_value:
         single: Any = metric(counts)  # what ``averaged`` returns, without its checks
         return single if metric.minimize else 1.0 - single
-    value = averaged(metric, counts, average, classes, zero_division, training=True)
+    value = averaged(metric, counts, average, classes, zero_division, class_weights=class_weights, training=True)
     if isinstance(value, Dual):
         return value if metric.minimize else 1.0 - value
     if zero_division == SKIP:
