@@ -331,7 +331,7 @@ def _measure_stream(
     parts: Iterable[tuple[Tensor, Batch]], monitors: Mapping[str, Monitor], settings: CountSettings
 ) -> Evaluation:
     """Measure metrics from the counts of each batch, in memory of the size of the counts."""
-    streams = {name: MonitorStream(monitor) for name, monitor in monitors.items()}
+    stream = MonitorStream(_find_counter(monitors.values()))
     judge, rows, weighted = TargetJudge(), 0, 0
     for logits, batch in parts:
         rows, weighted = rows + len(batch), weighted + (0 if batch.weight is None else len(batch))
@@ -341,18 +341,24 @@ def _measure_stream(
         if settings.task is None and logits.dim() == 2 and logits.shape == target.shape and logits.shape[1] > 1:
             judge.observe(target, settings.ignore_index)
         with targets_judged():
-            for stream in streams.values():
-                stream.add(logits, target, batch.weight)
+            stream.add(logits, target, batch.weight)
         del logits, batch, target
     judge.conclude(f"target ({rows} rows)", stacklevel=4)
-    measured = {name: stream.measure() for name, stream in streams.items()}
+    counts, shares = stream.joined()
+    measured = {
+        name: monitor.measure_counts(counts, exclusive=stream.exclusive, shares=shares)
+        for name, monitor in monitors.items()
+    }
     of_images: dict[str, Tensor] = {}
-    for name, stream in streams.items():
-        counts, shares = stream.joined()
-        if shares is not None:
-            of_images[name] = torch.where(shares > 0, stream.monitor.values(counts), math.nan)
+    if shares is not None:
+        of_images = {name: torch.where(shares > 0, each.values(counts), math.nan) for name, each in monitors.items()}
     threshold = _as_result(next(iter(measured.values())).threshold)
     return _make_evaluation(measured, None, None, threshold, rows=rows, per_image=of_images)
+
+
+def _find_counter(monitors: Iterable[Monitor]) -> Monitor:
+    """Return the monitor whose counts serve all of these, which have one threshold."""
+    return max(monitors, key=lambda each: isinstance(each.measured, Metric) and each.measured.needs_matrix)
 
 
 def _make_evaluation(measured: Mapping[str, Measured], *arguments: Any, **settings: Any) -> Evaluation:
@@ -408,7 +414,12 @@ def _measure_together(
             shared = tuned(tuned_for)
             fixed |= {name: replace(monitors[name], threshold=shared) for name in decided}
         fixed |= {name: replace(monitors[name], threshold=best[name]) for name in best}
-        measured = {name: measure(monitor) for name, monitor in fixed.items()}
+        counted = {name: fixed[name] for name in decided if not isinstance(fixed[name].measured, GroupGap)}
+        measured = {name: measure(fixed[name]) for name in fixed if name not in counted}
+        if counted:
+            counts, _ = _find_counter(counted.values()).count(logits, target, batch.weight)
+            measured |= {name: each.measure_counts(counts, exclusive=exclusive) for name, each in counted.items()}
+        measured = {name: measured[name] for name in fixed}
         for number, name in enumerate(() if groups is None else groups[1]):
             assert groups is not None
             rows = groups[0] == number
