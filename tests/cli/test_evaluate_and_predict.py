@@ -270,4 +270,4 @@ def test_a_requirement_about_absent_rows_is_not_known(tmp_path):
     assert "The requirement recall &gt;= 0.8 is not known here." in page
     assert "not known on these rows" in page
     unknown = json.loads(call(*command, "--json").stdout)["requirements"]["recall >= 0.8"]
-    assert unknown == {"value": None, "interval": None, "held": None}
+    assert unknown == {"value": None, "interval": None, "held": None, "readiness": None}

@@ -92,7 +92,7 @@ def test_rows_that_are_referred_are_not_counted(rows):
     tp = int(((scores >= high) & (truth == 1)).sum())
     said = sentences(screen_of_fit(referring, "y"))
     assert said[0].startswith(f"Finds {tp} of {truth[decided].sum()} rows with y = 1")
-    assert said[2].startswith(f"Refers {100 * (~decided).mean():.0f} % of the rows to a person")
+    assert said[3].startswith(f"Refers {100 * (~decided).mean():.0f} % of the rows to a person")
 
 
 def test_several_classes_name_the_pair_that_is_most_often_confused(rows, tmp_path):
@@ -204,6 +204,8 @@ def test_a_comparison_shows_the_recommended_method_beside_the_reference_and_no_m
     assert sentences(screen) == [
         f"Finds {whole(tp, tp + fn).replace(' (', ' “fraud” rows (')}.",
         f"{tp} of its {tp + fp} alarms are right ({100 * tp / (tp + fp):.0f} %).",
+        f"Per 1,000 rows: {2.5 * (tp + fp):.0f} alarms, {2.5 * tp:.0f} of them right, and {2.5 * fn:.0f} “fraud” rows "
+        "missed.",
     ]
     assert [each.name for each in screen.alternatives] == [
         "Boosted trees",

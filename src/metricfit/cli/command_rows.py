@@ -105,6 +105,7 @@ def check_columns(table: TableOptions, columns: Sequence[str], source: str) -> N
         ("--group", [table.group]),
         ("--weight", [table.weight]),
         ("--time", [table.time]),
+        ("--today", [table.today]),
         ("--drop", table.drop),
         ("--category", table.category),
     ):
@@ -142,6 +143,7 @@ class CommandRows(NamedTuple):
         order: The classes in their order, if the user or the file declares one.
         times: The time of each row, if rows are in the order of time.
         weight: The weight of each row, or None.
+        today: Today's decision about each row, or None.
     """
 
     X: Any
@@ -152,6 +154,7 @@ class CommandRows(NamedTuple):
     order: list[Any] | None = None
     times: pd.Series | None = None
     weight: pd.Series | None = None
+    today: pd.Series | None = None
 
     @property
     def ordered_labels(self) -> pd.Series:
@@ -191,13 +194,14 @@ def read_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> CommandRow
         X, y, times = _sort_by_time(X, y, table.time, source)
     if table.group is not None:
         _check_groups(X[table.group], source)
-    groups, weight = (None if name is None else X[name] for name in (table.group, table.weight))
-    apart = [name for name in (table.group, table.weight) if name is not None]
+    names = (table.group, table.weight, table.today)
+    groups, weight, today = (None if name is None else X[name] for name in names)
+    apart = [name for name in names if name is not None]
     if weight is not None and weight.dtype.kind not in "biuf":
         raise UserError(f"The column {quote(table.weight)} of weights holds {weight.dtype}; weights are numbers.")
-    examined = frame if weight is None else frame.drop(columns=table.weight)
+    examined = frame.drop(columns=[name for name in names[1:] if name is not None])
     findings = print_findings(examined, table, subject_to)
-    return CommandRows(X.drop(columns=apart), y, groups, findings, numbers, order, times, weight)
+    return CommandRows(X.drop(columns=apart), y, groups, findings, numbers, order, times, weight, today)
 
 
 def _order_of_classes(order: str | None, y: pd.Series, column: pd.Series) -> list[Any] | None:
@@ -270,11 +274,11 @@ def read_fitted_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> Com
             )
         return rows
     source, target, group = name_data(table.data), table.target, table.group
-    if table.category or table.skip_unlabelled or table.weight:
+    if table.category or table.skip_unlabelled or table.weight or table.today:
         raise UserError(
-            f"{source} has {len(files):,} rows and is read in batches, where --category, --skip-unlabelled and "
-            "--weight do not apply: write codes as a column of categories (pyarrow: dictionary_encode), and leave such "
-            "rows out. In Python, MetricClassifier.fit takes sample_weight."
+            f"{source} has {len(files):,} rows and is read in batches, where --category, --skip-unlabelled, "
+            "--weight and --today do not apply: write codes as a column of categories (pyarrow: dictionary_encode), "
+            "and leave such rows out. In Python, MetricClassifier.fit takes sample_weight."
         )
     head = files.head()
     split_target(head, target, source)  # a missing column is reported with the names of the others
@@ -314,11 +318,11 @@ def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, m
 
     Of a table with groups, whole groups are drawn. Rows stay in their order.
     """
-    X, y, groups, findings, numbers, order, *_ = read_fitted_rows(table, subject_to)
+    X, y, groups, findings, numbers, order, *_, today = read_fitted_rows(table, subject_to)
     if len(y) <= most:
         if isinstance(X, ParquetTable):
             X = X.take(np.arange(len(y)))
-        return SampledRows(CommandRows(X, y, groups, findings, numbers, order), len(y), None)
+        return SampledRows(CommandRows(X, y, groups, findings, numbers, order, today=today), len(y), None)
     index = (
         sample_of_groups(groups, most)
         if groups is not None
@@ -332,6 +336,7 @@ def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, m
         findings,
         numbers[index],
         order,
+        today=None if today is None else today.iloc[index].reset_index(drop=True),
     )
     check_classes(rows.y, f"A sample of {name_data(table.data)}")
     note = f"The methods are compared on a random sample of {len(index):,} of {len(y):,} rows; --max-rows sets its size"

@@ -32,6 +32,7 @@ from metricfit.cli.output_paths import claimed_folder, run_folder
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import NOT_MET, UserError, command_line, print_message, print_result
 from metricfit.report.comparison_page import MARK, write_comparison_page
+from metricfit.report.todays_rule import read_today
 from metricfit.tabular import large_rows
 from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods
@@ -126,6 +127,10 @@ def _run(options: Compare) -> None:
         print_message(f"{note}.")
     check_binary_options(y, options.positive)
     positive_label, counts = choose_positive_label(y, options.positive), y.value_counts()
+    if rows.today is not None:
+        labels = sorted(y.unique().tolist(), key=lambda label: (label == positive_label, str(label)))
+        today = read_today(rows.today, str(options.today), labels)
+        predictions[today.name] = pd.Series([labels[number] for number in today.decided])
     if out is None and not quiet:
         print_message(
             f"Trainings and report are kept in {named_folder}; --out {shlex.quote(str(named_folder))} finds them."

@@ -16,6 +16,7 @@ from metricfit.cli.terminal import UserError, command_line, print_message, print
 from metricfit.data.columns import quote_label
 from metricfit.report import formatting
 from metricfit.report.evaluation import EvaluationResult, evaluation_result
+from metricfit.report.todays_rule import read_today
 from metricfit.tabular import MetricClassifier
 
 #: What ``evaluate --json`` prints.
@@ -35,10 +36,13 @@ def run(options: Evaluate) -> None:
         raise UserError("--group is for the values by group in the report: give --report too.")
     classifier = load_model(options.model)
     check_threshold(classifier, threshold)
-    X, y, groups = scored_rows(classifier, options, doing="Evaluating")
+    X, y, columns = scored_rows(classifier, options, [options.group, options.today], doing="Evaluating")
+    groups = columns.get(options.group or "")
+    classes = classifier.classes_[classifier._order].tolist()
+    today = None if options.today is None else read_today(columns[options.today], options.today, classes)
     _warn_of_absent_classes(classifier, y)
     with status("Evaluating ...", options.quiet):
-        result = evaluation_result(classifier, X, y, threshold) | {"report": None}
+        result = evaluation_result(classifier, X, y, threshold, today) | {"report": None}
         if report is not None:
             from metricfit.report.model_page import write_evaluation_page  # loads what draws
 
@@ -52,6 +56,7 @@ def run(options: Evaluate) -> None:
                 command=command_line(),
                 groups=groups,
                 group=options.group,
+                today=today,
             )
             result["report"] = str(page)
     print_result(result, options.as_json, _lines(result, all_metrics=options.all_metrics))
@@ -74,12 +79,17 @@ def _lines(result: dict[str, Any], *, all_metrics: bool = False) -> list[str | T
     else:
         lines.append(f"{result['rows']:,} rows of {len(result['classes'])} classes.")
     lines.append(f"{result['training']['sentence']}")
+    if result["today"] is not None:
+        lines.append(f"{result['today']['name']}: {result['metric']} {_short(result['today']['value'])} on these rows.")
     if result["better_without_model"] is not None:
         lines.append(f"Warning: {result['better_without_model']}")
     for text, requirement in result["requirements"].items():
         held = "held" if requirement["held"] else "NOT held"
         unknown = requirement["value"] is None
-        lines.append(f"Requirement {text}: {'not known' if unknown else f'{held} ({_with_interval(requirement)})'}.")
+        ready = "" if requirement["readiness"] is None else f" On these rows: {requirement['readiness']}."
+        lines.append(
+            f"Requirement {text}: {'not known' if unknown else f'{held} ({_with_interval(requirement)})'}.{ready}"
+        )
     shown = list(result["metrics"]) if all_metrics else _usual(result)
     lines += [f"{name}: {_measured(result['metrics'][name])}" for name in shown]
     if len(shown) < len(result["metrics"]):

@@ -38,8 +38,9 @@ from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.report import formatting
-from metricfit.report.evaluation import DecidedRows
+from metricfit.report.evaluation import DecidedRows, DecidedToday
 from metricfit.report.model_page import write_model_page
+from metricfit.report.todays_rule import read_today
 from metricfit.runs.executor import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, find_method
@@ -87,6 +88,7 @@ class Result(TypedDict):
         fall: A sentence if the last period is clearly worse than all held-out rows.
         interrupted: Families that Ctrl-C left out.
         findings: What looks wrong, the most serious first; [the page of doctor](doctor.md) lists the kinds.
+        today: How the rule of `--today` decides the held-out rows; null without it.
         onnx: What was exported, as `export --json` has it; null without `--onnx`.
     """
 
@@ -111,6 +113,7 @@ class Result(TypedDict):
     fall: str | None
     interrupted: list[str]
     findings: tuple[Finding, ...]
+    today: DecidedToday | None
     onnx: dict[str, Any] | None
 
 
@@ -169,6 +172,9 @@ def _run(options: Fit) -> None:
         pos_label=choose_positive_label(y, options.positive),
         random_state=options.seed,
     )
+    if rows.today is not None:  # what cannot be read is refused before training
+        labels = sorted(y.unique().tolist(), key=lambda label: (label == model.pos_label, str(label)))
+        read_today(rows.today, str(options.today), labels)
     with fit_display(options.quiet or options.as_json) as display, watch_fit(display), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
         display.check = _check_before_training if options.onnx else None
@@ -176,6 +182,8 @@ def _run(options: Fit) -> None:
             model.fit(X, rows.ordered_labels.array if rows.order else y.to_numpy(), rows.weight, groups)
         if options.refer is not None or referral:
             model.refer(max_share=options.refer, subject_to=referral)
+        order = model.classes_[model._order].tolist()
+        today = None if rows.today is None else read_today(rows.today, str(options.today), order)
         with new_folder(out, overwrite=options.overwrite) as unfinished:
             model.save(unfinished / "model", data=title_data(options.data), target=options.target)
             write_model_page(
@@ -187,11 +195,15 @@ def _run(options: Fit) -> None:
                 rows=(X, y.to_numpy()) if options.insight else None,
                 group=options.group,
                 times=rows.times,
+                today=today,
             )
             exported = export_fitted(model, X, unfinished, out) if options.onnx else None
     periods, facts, counts = values_by_period(model, rows.times), model_facts(model), y.value_counts()
     fall = describe_fall(periods, facts.held_out_value, get_metric(model.metric))
+    held_out = DecidedRows.of_training(model)
+    judged = 0.0 if today is None else held_out.judge(today.decided[model._places.rows])[1]
     result = {name: getattr(facts, name) for name in OF_FACTS} | {
+        "today": None if today is None else DecidedToday(name=today.name, value=judged),
         "out_of_fold": facts.held_out_value,
         "models": facts.families,
         "model": str(out / "model"),
@@ -205,6 +217,8 @@ def _run(options: Fit) -> None:
         "onnx": None if exported is None else exported.to_dict(),
     }
     lines = [describe_classes(counts, facts.positive), *_text_lines(X, facts), *_lines(model, facts)]
+    if today is not None:
+        lines.append(f"{today.name}: {facts.label} {judged:.3f} on the held-out rows.")
     if periods:
         lines += [_table_of_periods(periods, facts.label), *([] if fall is None else [f"Warning: {fall}"])]
     lines += [f"Model: {result['model']}", f"Report: {result['report']}"]

@@ -27,7 +27,7 @@ Overwrite = Annotated[bool, Option("--overwrite")]
 #: The options of all commands in the order of ``--help``, and the groups that it lists them in.
 GROUPS = {
     "Goal": "target metric average subject_to confidence positive order refer refer_subject_to threshold",
-    "Data": "data weight group time drop category skip_unlabelled id_columns",
+    "Data": "data weight group time today drop category skip_unlabelled id_columns",
     "Validation": "folds calibration max_rows",
     "Compute": "method predictions networks models quality time_budget jobs backend seed",
     "Reading": "sep decimal encoding",
@@ -115,6 +115,8 @@ class TableOptions(Options):
         group: Name of a column; rows with the same value are never split between folds.
         time: Name of a column of dates or numbers, by which rows are ordered: every fold is then judged by a model of
             earlier rows. The column is not learned from.
+        today: Name of a column with today's decisions, as labels or as 1 and 0. They are judged on the same rows as the
+            model. The column is not learned from.
         drop: Name of a column that is not learned from, such as an identifier; may be repeated.
         category: Name of a column of codes, such as zip codes, whose numbers are not quantities; may be repeated.
         skip_unlabelled: Leave out rows without a label, which are otherwise refused.
@@ -139,6 +141,7 @@ class TableOptions(Options):
     weight: str | None = None
     group: str | None = None
     time: str | None = None
+    today: str | None = None
     drop: list[str] = field(default_factory=list)
     category: list[str] = field(default_factory=list)
     skip_unlabelled: Annotated[bool, Option("--skip-unlabelled")] = False
@@ -163,7 +166,7 @@ class TableOptions(Options):
         words = [*map(str, self.data), "--target", self.target, *["--skip-unlabelled"] * self.skip_unlabelled]
         aim = ("order", "metric", "subject_to", "confidence", "positive")
         average = ["average"] * (self.average != TableOptions.average)
-        for name in ("drop", "category", "group", "time", *self.text, *aim, *average):
+        for name in ("drop", "category", "group", "time", "today", *self.text, *aim, *average):
             value = getattr(self, name)
             values = value if isinstance(value, list) else [] if value is None else [value]
             words += [word for each in values for word in (f"--{name.replace('_', '-')}", str(each))]
@@ -181,7 +184,7 @@ class Doctor(TableOptions):
             a file, a folder or a pattern; - is standard input.
     """
 
-    without = "metric average order weight skip_unlabelled quiet"
+    without = "metric average order weight today skip_unlabelled quiet"
 
 
 @dataclass(kw_only=True)
@@ -323,7 +326,7 @@ class Predict(ModelOptions):
     out: Path
     overwrite: Overwrite = False
     id_columns: Annotated[list[str], Option("--id")] = field(default_factory=list)
-    without = f"{OF_TRAINING} target group time drop category skip_unlabelled"
+    without = f"{OF_TRAINING} target group time today drop category skip_unlabelled"
 
 
 @dataclass(kw_only=True)
@@ -345,7 +348,7 @@ class Watch(ModelOptions):
 
     picture: Path | None = None
     confidence: float | None = 0.95
-    without = "metric average positive order weight group drop category threshold"
+    without = "metric average positive order weight group today drop category threshold"
 
 
 @dataclass(kw_only=True)
@@ -365,4 +368,4 @@ class Export(ModelOptions):
     onnx: Path
     overwrite: Overwrite = False
     data: list[Path] = field(default_factory=list)
-    without = f"{OF_TRAINING} target group time drop category skip_unlabelled threshold"
+    without = f"{OF_TRAINING} target group time today drop category skip_unlabelled threshold"

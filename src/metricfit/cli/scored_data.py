@@ -131,31 +131,34 @@ def scored_batches(
 
 
 def scored_rows(
-    model: MetricClassifier, given: TableOptions, *, doing: str
-) -> tuple[ScoredRows, pd.Series, NDArray[Any] | None]:
-    """Read the files of a command in batches, and return the logits, the labels and the groups of all rows.
+    model: MetricClassifier, given: TableOptions, carried: Sequence[str | None], *, doing: str
+) -> tuple[ScoredRows, pd.Series, dict[str, NDArray[Any]]]:
+    """Read the files of a command in batches, and return the logits, the labels and further columns of all rows.
 
     Args:
         model: The saved model.
         given: The options.
+        carried: Names of further columns; None for an option that was not given.
         doing: What the progress is about.
 
     Returns:
-        The rows, which stand for the table in all functions that take a model and a table, their labels, and their
-        groups or None.
+        The rows, which stand for the table in all functions that take a model and a table, their labels, and the
+        further columns by their names.
     """
     parts: list[ScoredRows] = []
     numbers: list[NDArray[np.int64]] = []
-    groups: list[NDArray[Any]] = []
-    target, carried = given.target, [] if given.group is None else [given.group]
-    for batch in scored_batches(model, given, carried=carried, doing=doing):
+    target, names = given.target, [name for name in carried if name is not None]
+    columns: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
+    for batch in scored_batches(model, given, carried=names, doing=doing):
         parts.append(batch.scored)
         numbers.append(np.searchsorted(model.classes_, np.asarray(batch.labels)))
-        groups += [batch.frame[name].to_numpy() for name in carried]
+        for name, entries in columns.items():
+            entries.append(batch.frame[name].to_numpy())
     if not parts:
         raise UserError(f"No row has a label in {quote(target)}: there is nothing to compare with.")
     labels = model.classes_[np.concatenate(numbers)]
-    return ScoredRows.join(parts), pd.Series(labels, name=target), np.concatenate(groups) if groups else None
+    joined = {name: np.concatenate(entries) for name, entries in columns.items()}
+    return ScoredRows.join(parts), pd.Series(labels, name=target), joined
 
 
 def _labelled(batch: Batch, target: str) -> NDArray[np.bool_]:

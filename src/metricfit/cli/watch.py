@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypedDict
 
 import numpy as np
@@ -43,7 +42,8 @@ def run(options: Watch) -> None:
     if picture is not None and picture.suffix.lower() not in PICTURES:
         raise UserError(f"--picture writes {', '.join(PICTURES)}; {quote(picture.name)} ends in none of them.")
     model = load_model(options.model)
-    X, y, times = scored_rows(model, replace(options, group=options.time), doing="Watching")
+    X, y, columns = scored_rows(model, options, [options.time], doing="Watching")
+    times = columns.get(options.time or "")
     if times is not None:
         order = order_by_time(pd.Series(times, name=options.time))
         X, y, times = X.take(order), y.iloc[order], np.asarray(times)[order]

@@ -130,7 +130,7 @@ def _comparison_decisions(comparison: Comparison) -> Section:
             lead=lead,
         )
     scored = {
-        method: ScoredMethod(kept.scores, kept.threshold, _range(kept.thresholds))
+        method: ScoredMethod(kept.scores_at_mean, kept.threshold, _range(kept.thresholds))
         for method, kept in decisions.items()
         if kept.threshold is not None
     }
@@ -149,8 +149,8 @@ def _comparison_decisions(comparison: Comparison) -> Section:
         others=scored,
         groups=comparison.groups,
         group_name=comparison.group or "group",
-        lead=f"{lead} The threshold is the mean of the folds' thresholds, so the numbers differ slightly from those "
-        f"above, where each fold has its own.{choice}",
+        lead=f"{lead} The threshold is the mean of the folds' thresholds. The probabilities of each fold are shifted, "
+        f"so that this threshold decides as the fold's own did.{choice}",
     )
 
 
@@ -212,7 +212,16 @@ def screen_of_comparison(comparison: Comparison) -> FirstScreen:
         f"{len(row.values)} folds."
     )
     requirements = _requirements(comparison, row)
-    return compare_decisions(compared, classes, comparison.target, metric, requirements=requirements, note=note)
+    costs = get_metric(comparison.metric).base_name == "cost"
+    return compare_decisions(
+        compared,
+        classes,
+        comparison.target,
+        metric,
+        requirements=requirements,
+        note=note,
+        costs=costs,
+    )
 
 
 def _label(row: ComparisonRow) -> str:

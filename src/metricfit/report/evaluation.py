@@ -22,6 +22,7 @@ from metricfit.core.types import ScalarAverage
 from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.costs import RowCosts, cost_columns, interval_of_costs, row_costs
 from metricfit.decide.decision import REFERRED
+from metricfit.decide.readiness import describe_readiness
 from metricfit.metrics import Metric, averaged, curves, get_metric, names
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.group_gap import is_undefined
@@ -29,6 +30,7 @@ from metricfit.metrics.registry import find
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.report import formatting
 from metricfit.report.first_screen import decisions_without_model
+from metricfit.report.todays_rule import Today
 from metricfit.stats.delong import delong_interval
 from metricfit.stats.resampling import percentile_interval, resampled_counts
 from metricfit.tabular.facts import ModelFacts, model_facts
@@ -204,6 +206,26 @@ class DecidedRows(Decisions):
             unknown = bool(np.all(is_undefined(requirement.metric, self.counts)))
             results[str(requirement)] = None if unknown else found
         return results
+
+    @property
+    def in_costs(self) -> bool:
+        """Whether values are mean costs of a row."""
+        return self.metric.base_name == "cost"
+
+    def judge(self, decided: Integers) -> tuple[Counts, float]:
+        """Return the counts and the metric of other decisions about these rows, which are class numbers."""
+        counts = count_decisions(decided, self.y, len(self.model.classes_), self.weight)
+        if self.metric.columns and self.costs is not None:
+            return counts, float(np.average(paid(self.costs, decided, self.y), weights=self.weight))
+        return counts, self.value(self.metric, counts)
+
+    @cached_property
+    def readiness(self) -> dict[str, str | None]:
+        """Whether these rows prove each requirement, or about how many more would; None if that is not known."""
+        return {
+            str(each): None if self.weight is not None else describe_readiness(each, self.counts)
+            for each in self.requirements
+        }
 
     def better_without_model(self, value: float) -> str | None:
         """Say if a decision that needs no model has a better value on the same rows.
@@ -450,11 +472,25 @@ class RequirementOnRows(TypedDict):
         value: The value on these rows; null if the rows do not say.
         interval: Its 95 % interval.
         held: Whether it held; null if the rows do not say.
+        readiness: Whether the rows prove it at 95 % confidence, or about how many more would; null if not known.
     """
 
     value: float | None
     interval: Pair | None
     held: bool | None
+    readiness: str | None
+
+
+class DecidedToday(TypedDict):
+    """How today's rule decides.
+
+    Attributes:
+        name: What it is called.
+        value: The model's metric of its decisions about the same rows.
+    """
+
+    name: str
+    value: float
 
 
 class ClassOnRows(TypedDict):
@@ -491,6 +527,7 @@ class EvaluationResult(TypedDict):
         requirements: Whether each requirement held on these rows, by its text.
         better_without_model: A sentence if flagging nobody or everybody, or always the largest class, has a better
             value here.
+        today: How the rule of `--today` decides these rows; null without it.
         metrics: Every metric with its interval, the model's first.
         ranking_rows: Rows of auroc and average_precision: all of them, or a sample of 2 million.
         classes: The classes by their labels; null for two classes.
@@ -513,6 +550,7 @@ class EvaluationResult(TypedDict):
     referred: int | None
     requirements: dict[str, RequirementOnRows]
     better_without_model: str | None
+    today: DecidedToday | None
     metrics: dict[str, Measured]
     ranking_rows: int
     classes: dict[str, ClassOnRows] | None
@@ -524,7 +562,9 @@ class EvaluationResult(TypedDict):
 OF_A_CLASS = ("precision", "recall", "f1")
 
 
-def evaluation_result(model: Any, X: Any, y: Any, threshold: float | None = None) -> dict[str, Any]:
+def evaluation_result(
+    model: Any, X: Any, y: Any, threshold: float | None = None, today: Today | None = None
+) -> dict[str, Any]:
     """Measure a model on labelled rows.
 
     Args:
@@ -532,6 +572,7 @@ def evaluation_result(model: Any, X: Any, y: Any, threshold: float | None = None
         X: The rows.
         y: Their labels.
         threshold: A threshold in place of the model's, for two classes.
+        today: Today's decisions about these rows.
 
     Returns:
         What ``metricfit evaluate --json`` prints: the value of the model's metric here and in training, every metric
@@ -568,12 +609,13 @@ def evaluation_result(model: Any, X: Any, y: Any, threshold: float | None = None
         **dict(zip(("tp", "fp", "fn", "tn"), cells, strict=True)),
         "referred": rows.referred,
         "requirements": {
-            text: RequirementOnRows(value=None, interval=None, held=None)
+            text: RequirementOnRows(value=None, interval=None, held=None, readiness=None)
             if found is None
-            else RequirementOnRows(value=found.value, interval=interval, held=found.met)
+            else RequirementOnRows(value=found.value, interval=interval, held=found.met, readiness=rows.readiness[text])
             for (text, found), interval in zip(rows.requirement_values().items(), of_requirements, strict=True)
         },
         "better_without_model": None if of_model["value"] is None else rows.better_without_model(of_model["value"]),
+        "today": None if today is None else DecidedToday(name=today.name, value=rows.judge(today.decided)[1]),
         "metrics": measured,
         "ranking_rows": ranked_rows(len(rows)),
         "classes": None if of_two else _classes(rows),

@@ -120,6 +120,7 @@ def compare_decisions(
     alternatives: Sequence[Alternative] = (),
     requirements: Sequence[RequirementState] = (),
     note: str = "",
+    costs: bool = False,
 ) -> FirstScreen:
     """Make a first screen.
 
@@ -132,6 +133,7 @@ def compare_decisions(
         alternatives: Further rows of the table.
         requirements: What is known about each requirement.
         note: Which rows these are.
+        costs: Whether values are mean costs of a row.
 
     Returns:
         The screen.
@@ -145,6 +147,7 @@ def compare_decisions(
         said, columns = state_several_classes(counts, classes), SEVERAL_CLASS_COLUMNS
     else:
         said = state_decisions(counts, name_rows(classes[1], target))
+    said.append(state_per_thousand(decisions, name_rows(classes[-1], target), costs=costs))
     shown += [replace(each, cells=("",) * len(columns)) for each in alternatives]
     return FirstScreen([*said, *statements], shown, columns, metric, requirements, note)
 
@@ -249,6 +252,43 @@ def state_several_classes(counts: ConfusionMatrix, classes: Sequence[str]) -> li
     confused = f"{_of(number, rows)} “{classes[actual]}” rows"
     end = f" are called “{classes[called]}”{_share(number, rows)}."
     return [correct, Statement("Most often confused: ", confused, end, number / rows)]
+
+
+def state_per_thousand(
+    decisions: Sequence[tuple[str, Counts, float | None]], rows: str, *, costs: bool = False
+) -> Statement:
+    """Say what decisions mean per 1,000 rows, and what they cost.
+
+    Args:
+        decisions: What decides, the counts of its decisions and its value; the first is what the page is about.
+        rows: What to call the positive rows.
+        costs: Whether values are mean costs of a row.
+
+    Example:
+        >>> decisions = [("This model", Counts(30, 20, 10, 440), 0.09), ("Flagging nobody", Counts(0, 0, 40, 460), 0.4)]
+        >>> print(state_per_thousand(decisions, "“fraud” rows", costs=True).text)
+        Per 1,000 rows: 100 alarms, 60 of them right, and 20 “fraud” rows missed. They cost 90; Flagging nobody, 400.
+    """
+    counts = decisions[0][1]
+    if isinstance(counts, ConfusionMatrix):
+        total = float(counts.matrix.sum())
+        said, after = f"{_thousand(total - float(counts.tp.sum()), total)} mistakes", "."
+    else:
+        tp, called, missed, total = (float(part.sum()) for part in (counts.tp, counts.predicted, counts.fn, counts.n))
+        right = f", {_thousand(tp, total)} of them right," if called else ""
+        said = f"{_thousand(called, total)} alarms"
+        after = f"{right} and {_thousand(missed, total)} {rows} missed."
+    if costs:
+        known = [(value, name) for name, _, value in decisions if value is not None]
+        others = [f"; {name}, {_thousand(value, 1)}" for value, name in sorted(known[1:])[:1]]
+        after += f" They cost {_thousand(known[0][0], 1)}{''.join(others)}." if known else ""
+    return Statement("Per 1,000 rows: ", said, after)
+
+
+def _thousand(number: float, whole: float) -> str:
+    """Write a number per 1,000, with two digits if it is small."""
+    each = 1000 * number / whole if whole else 0.0
+    return f"{each:,.0f}" if each >= 10 or each == 0 else f"{each:.2g}"
 
 
 def _of(number: float, whole: float) -> str:

@@ -34,6 +34,7 @@ from metricfit.report.tables import (
     referral_table,
     worst_decisions,
 )
+from metricfit.report.todays_rule import Today
 from metricfit.report.training_curves import learning_curves
 from metricfit.tabular.facts import ROW_OF_A_GROUP, ModelFacts, model_facts
 from metricfit.tabular.insight.importance import MIN_ROWS, measure_importance
@@ -69,6 +70,7 @@ def write_model_page(
     rows: tuple[Any, Any] | None = None,
     group: str | None = None,
     times: Sequence[Any] | None = None,
+    today: Today | None = None,
 ) -> Path:
     """Write the page of a fitted model: its decisions on rows held out of training, and the models it consists of.
 
@@ -82,6 +84,7 @@ def write_model_page(
             the rows that are most wrong with their values. Not for a model that was loaded.
         group: Name of the column with the groups, if groups were passed to ``fit``.
         times: The time of each row, if the rows were passed to ``fit`` in the order of time.
+        today: Today's decisions about the rows that were passed to ``fit``.
 
     Returns:
         The path of the page.
@@ -120,7 +123,8 @@ def write_model_page(
         verdict_of_fit(model) if fall is None else f"{fall} {verdict_of_fit(model)}",
         sections,
         facts_of_page(shown, data=data, target=target, subject_to=model.subject_to, command=command),
-        screen_of_fit(model, target),
+        screen_of_fit(model, target, today),
+        judges=False,
     )
     return write(page, path)
 
@@ -136,6 +140,7 @@ def write_evaluation_page(
     command: str | None = None,
     groups: Any = None,
     group: str | None = None,
+    today: Today | None = None,
 ) -> Path:
     """Write the page of a model on labelled rows.
 
@@ -149,6 +154,7 @@ def write_evaluation_page(
         command: The command line that made it, if there was one.
         groups: One group per row, for the values by group; rows without one are a group of their own.
         group: Name of the column with the groups.
+        today: Today's decisions about these rows.
 
     Returns:
         The path of the page.
@@ -170,7 +176,7 @@ def write_evaluation_page(
         _verdict_of_evaluation(rows, value, interval),
         sections,
         facts_of_page(shown, data=data, target=target, subject_to=model.subject_to, command=command),
-        _screen_of_evaluation(rows, value, target),
+        _screen_of_evaluation(rows, value, target, today),
     )
     return write(page, path)
 
@@ -326,7 +332,7 @@ def _holds(result: RequirementValue) -> str:
     return "holds" if result.met else "does not hold"
 
 
-def screen_of_fit(model: Any, target: str | None) -> FirstScreen:
+def screen_of_fit(model: Any, target: str | None, today: Today | None = None) -> FirstScreen:
     """Make the first screen of a fitted model's page, from the rows that were held out of training."""
     rows = DecidedRows.of_training(model)
     facts, single = rows.facts, _best_family(rows)
@@ -348,8 +354,11 @@ def screen_of_fit(model: Any, target: str | None) -> FirstScreen:
         )
         for each in facts.requirements
     ]
+    decisions = _decisions(rows, facts.held_out_value)
+    if today is not None:
+        decisions.append((today.name, *rows.judge(today.decided[model._places.rows])))
     return compare_decisions(
-        _decisions(rows, facts.held_out_value),
+        decisions,
         rows.classes,
         target,
         name_model_metric(rows),
@@ -357,26 +366,39 @@ def screen_of_fit(model: Any, target: str | None) -> FirstScreen:
         alternatives=[] if single is None else [single],
         requirements=requirements,
         note=note,
+        costs=rows.in_costs,
     )
 
 
-def _screen_of_evaluation(rows: DecidedRows, value: float, target: Any) -> FirstScreen:
+def _screen_of_evaluation(rows: DecidedRows, value: float, target: Any, today: Today | None) -> FirstScreen:
     """Make the first screen of a model's page on labelled rows."""
     requirements = [
         RequirementState(text, "unknown", "not known on these rows")
         if result is None
-        else RequirementState(text, "met" if result.met else "unmet", f"{_holds(result)} on these rows ({shown})")
+        else RequirementState(
+            text, "met" if result.met else "unmet", f"{_holds(result)} on these rows ({shown}){_readiness(rows, text)}"
+        )
         for text, result, shown in _shown_requirements(rows)
     ]
+    decisions = _decisions(rows, value)
+    if today is not None:
+        decisions.append((today.name, *rows.judge(today.decided)))
     return compare_decisions(
-        _decisions(rows, value),
+        decisions,
         rows.classes,
         None if target is None else str(target),
         name_model_metric(rows),
         alternatives=[Alternative(f"{SUBJECT}, as training expected it", value=rows.facts.value)],
         requirements=requirements,
         note=f"Counts and values are those of these {len(rows):,} rows.",
+        costs=rows.in_costs,
     )
+
+
+def _readiness(rows: DecidedRows, text: str) -> str:
+    """Say whether rows prove a requirement, or about how many more would; nothing if that is not known."""
+    said = rows.readiness[text]
+    return "" if said is None else f": {said}"
 
 
 def _decisions(rows: DecidedRows, value: float) -> list[tuple[str, Any, float | None]]:

@@ -66,6 +66,7 @@ class Report:
         sections: The evidence.
         facts: How the page was made, such as data, rows, seed and command; shown as a list at the end.
         first_screen: What the decisions do, in counts of rows, beside alternatives.
+        judges: Whether the page compares something, so that ``verdict`` is one; otherwise it has no title.
 
     Example:
         >>> report = Report("churn.csv", "F1 is 0.71 on rows the model has not seen.", "Use the tuned threshold.")
@@ -79,6 +80,7 @@ class Report:
     sections: Sequence[Section] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     first_screen: FirstScreen | None = None
+    judges: bool = True
 
 
 def render(report: Report) -> str:

@@ -366,3 +366,16 @@ class TestPredictions:
             compare(X, y, methods=[], predictions=given)
         with pytest.raises(InvalidValueError, match="a comparison needs two folds"):
             compare(X, y, methods=[], predictions={"b": given["b"]})
+
+
+def test_one_threshold_decides_the_shifted_probabilities_as_the_folds_decided(table):
+    result = compare(*table, "f1", methods=["logistic regression", "extra trees"], folds=3)
+    several = 0
+    for kept in result.decisions.values():
+        if len(kept.thresholds) == 3:
+            several += len(set(kept.thresholds)) > 1
+            np.testing.assert_array_equal(kept.scores_at_mean >= kept.threshold, kept.decided == 1)
+            for fold in range(3):
+                part = kept.folds == fold
+                np.testing.assert_array_equal(np.argsort(kept.scores_at_mean[part]), np.argsort(kept.scores[part]))
+    assert several >= 2

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
@@ -281,11 +282,24 @@ class MethodDecisions:
         scores: Probabilities of the positive class ``(n,)``, or of each of several classes ``(n, c)``; None if unknown.
         decided: The class number that was decided for each row.
         thresholds: The threshold of each fold; empty if there are none, as for several classes.
+        folds: The fold that held each row out.
     """
 
     scores: Floats | None
     decided: Integers
     thresholds: list[float] = field(default_factory=list)
+    folds: Integers | None = None
+
+    @property
+    def scores_at_mean(self) -> Floats | None:
+        """The probabilities, shifted by fold on the scale of logits: the mean threshold decides as the fold's own."""
+        if self.scores is None or self.folds is None or len(self.thresholds) <= self.folds.max():
+            return self.scores
+        mean = statistics.fmean(self.thresholds)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shifts = logit(mean) - logit(np.asarray(self.thresholds))[self.folds]
+            shifted = np.nan_to_num(expit(logit(self.scores) + shifts), nan=0.5)
+        return np.where(self.decided == 1, np.maximum(shifted, mean), np.minimum(shifted, np.nextafter(mean, 0)))
 
     @property
     def threshold(self) -> float | None:
@@ -313,6 +327,7 @@ class FoldResults:
     def decisions(self, splits: Splits) -> dict[str, MethodDecisions]:
         """Return the decisions of each row that has a model, about the rows of all test folds in their order."""
         order = np.argsort(np.concatenate([test for _, test in splits]))
+        folds = np.repeat(np.arange(len(splits)), [len(test) for _, test in splits])[order]
         found = {}
         for name, by_fold in self.by_row.items():
             parts = [result.decisions for result in by_fold if result.decisions is not None]
@@ -323,6 +338,7 @@ class FoldResults:
                 np.concatenate(scores)[order] if len(scores) == len(parts) else None,
                 np.concatenate([part.decided for part in parts])[order],
                 [part.threshold for part in parts if part.threshold is not None],
+                folds,
             )
         return found
 
