@@ -96,8 +96,13 @@ def _multipliers_for(violation: Dual, multiplier: Tensor, penalty: Tensor) -> li
     if multiplier.numel() != size:
         raise TypeError(f"{multiplier.numel()} multipliers for {size} violations")
     if isinstance(g, Tensor):
-        return [multiplier.to(g.dtype).view(g.shape), penalty.to(g.dtype)]
+        return [multiplier.to(g.dtype).view(g.shape), _with_device_of(penalty, g)]
     return [multiplier.item() if size == 1 else multiplier.numpy(), penalty.item()]
+
+
+def _with_device_of(penalty: Tensor, violation: Tensor) -> Any:
+    """Return mu for operations with a violation: a number if it is on the CPU and the violation is not."""
+    return penalty.to(violation.dtype) if penalty.device == violation.device else penalty.item()
 
 
 class Rows(NamedTuple):
@@ -286,7 +291,7 @@ class MeasuredConstraint(Constraint):
         if type(violation) is Dual:
             factors = _multipliers_for(violation, multiplier, penalty)
         else:
-            factors = [multiplier.to(violation.dtype), penalty.to(violation.dtype)]
+            factors = [multiplier.to(violation.dtype), _with_device_of(penalty, violation)]
         return (term(violation, *factors) * measured).sum()
 
     def update(self, penalty: Tensor) -> None:

@@ -327,7 +327,7 @@ class BatchCounts(Counts):
         """
         batch = self.batch
         call = _Call(batch, formula)
-        value: Tensor | None = _ValueOfBatch.apply(batch.logits, batch.target, batch.weight, call)  # type: ignore
+        value: Tensor | None = _apply(batch.logits, batch.target, batch.weight, call)  # type: ignore
         vars(self)["numbers"] = call.numbers
         return value
 
@@ -350,9 +350,7 @@ def evaluate(formula: Formula, counts: Counts) -> Tensor:
 def value_and_slopes(formula: Formula, numbers: FourNumbers, exclusive: bool) -> Dual | None:
     """Return the value of a formula with its derivatives; None if it does not take dual numbers."""
     counts = object.__new__(Counts)
-    for name, cell in zip(CELLS, duals(numbers), strict=True):
-        object.__setattr__(counts, name, cell)
-    object.__setattr__(counts, "exclusive", exclusive)
+    vars(counts).update(zip(CELLS, duals(numbers), strict=True), exclusive=exclusive)  # the class is frozen
     try:
         if isinstance(numbers, np.ndarray):
             with np.errstate(all="ignore"):  # tensors divide by 0 without a word, too
@@ -419,6 +417,10 @@ class _ValueOfBatch(torch.autograd.Function):
             of_logits = ctx.kind.gradient(logits, target, weight, ctx.kept, slopes)
             of_logits = of_logits if in_one else of_logits * grad
         return of_logits, None, None, None
+
+
+#: ``_ValueOfBatch.apply`` without its search for transforms; an ordinary batch is under none.
+_apply = super(torch.autograd.Function, _ValueOfBatch).apply
 
 
 def _is_steep(slopes: Slopes) -> bool:

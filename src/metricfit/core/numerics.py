@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -182,7 +183,12 @@ def _combine(first: Slopes, x: Any, second: Slopes, y: Any) -> Slopes:
 def rows_of(slopes: tuple[float, ...], like: Any, axes: int) -> Any:
     """Return four numbers as the rows of an array or of a tensor as ``like``, with more axes of length 1."""
     shape = (4, *(1,) * axes)
-    return _of_tensors().kept_numbers(slopes, shape, like) if is_tensor(like) else np.array(slopes).reshape(shape)
+    return _of_tensors().kept_numbers(slopes, shape, like) if is_tensor(like) else _kept_rows(slopes, shape)
+
+
+@lru_cache(maxsize=256)
+def _kept_rows(slopes: tuple[float, ...], shape: tuple[int, ...]) -> np.ndarray:
+    return np.array(slopes).reshape(shape)
 
 
 #: What a formula raises that does not take dual numbers, because it calls functions of torch, say.
@@ -260,15 +266,14 @@ def _safe_inverse(denominator: Any) -> Any:
         return 1.0 / denominator if abs(denominator) >= LEAST else 0.0
     if is_tensor(denominator):
         return _of_tensors().safe_inverse(denominator)
-    empty = abs(denominator) < _least(denominator)
-    return np.where(empty, 0.0, 1.0 / np.where(empty, 1.0, denominator))
+    return _divide_plain(1.0, denominator)
 
 
 def _divide_plain(numerator: Any, denominator: Any) -> Any:
     if isinstance(denominator, (int, float)):
         return numerator / denominator if abs(denominator) >= LEAST else 0.0 * numerator
     empty = abs(denominator) < _least(denominator)
-    if not empty.any():
+    if not np.count_nonzero(empty):
         return numerator / denominator
     return np.where(empty, 0.0, numerator / np.where(empty, 1.0, denominator))
 

@@ -183,21 +183,22 @@ class TrainingWatch:
         """
         if torch.compiler.is_compiling():
             return
-        owner = f"MetricLoss({module.metric.name!r})"
         if logits.dtype == torch.float16 and not self.warned_of_half:
-            self._look_at_costs(max(map(abs, module.metric.bounds)), owner)
-        if not logits.numel() or not looks_at_values(logits, module.validate):
+            self._look_at_costs(max(map(abs, module.metric.bounds)), _owner(module))
+        if not looks_at_values(logits, module.validate) or not logits.numel():
             return
         self.passes += 1
         if self.passes & (self.passes - 1) == 0:
             if not module.from_probabilities:
-                self.range.judge(logits, owner, ", or say from_probabilities=True")
+                self.range.judge(logits, _owner(module), ", or say from_probabilities=True")
             counts = self.last_counts()
             if counts is not None and _has_both(counts, module.classes):
-                self._watch_gradient(loss, logits, owner)
-        can_compare = module.memory is None and not module.metric.minimize and loss.requires_grad and loss.dim() == 0
-        if can_compare and self.last is not None and self.last[1] and _classes(self.last[0][0]) >= 3:
-            self._compare(loss, owner)
+                self._watch_gradient(loss, logits, _owner(module))
+        if self.passes_of_classes >= STALL_AT or self.last is None or not self.last[1]:
+            return
+        can_compare = _classes(self.last[0][0]) >= 3 and module.memory is None and not module.metric.minimize
+        if can_compare and loss.requires_grad and loss.dim() == 0:
+            self._compare(loss, _owner(module))
 
     def _look_at_costs(self, largest: float, owner: str) -> None:
         """Warn once if gradients of logits in float16 can overflow, because costs are too large for it."""
@@ -285,6 +286,11 @@ class TrainingWatch:
         positives, predicted = total.positives, total.predicted
         usual = positives >= positives.mean() / 4
         return (usual & (predicted < GIVEN_UP * positives)).nonzero().flatten().tolist()
+
+
+def _owner(module: MetricLoss) -> str:
+    """Return what warnings call a loss."""
+    return f"MetricLoss({module.metric.name!r})"
 
 
 def _has_both(counts: Counts, classes: tuple[int, ...] | None) -> bool:

@@ -352,6 +352,8 @@ def hard_counts(x: Tensor, y: Tensor, w: Tensor | None, threshold: float) -> Arr
 def few_gradient(y: Tensor, of_positive: Any, of_negative: Any, slope: Array) -> Array:
     """Return the gradient of the logits, from the gradients of a positive's and a negative's mass in each column."""
     labels = y.numpy()
+    if labels.ndim > 1:
+        of_positive, of_negative = (part.astype(labels.dtype) for part in (of_positive, of_negative))
     result = labels * of_positive
     result += (1.0 - labels) * of_negative  # exact for the labels 0 and 1
     result *= slope
@@ -361,7 +363,7 @@ def few_gradient(y: Tensor, of_positive: Any, of_negative: Any, slope: Array) ->
 def _decide_few(x: Array, kind: str, number: float, t: float) -> tuple[Array, Array, Array]:
     """Return the soft decisions, their complements, and the derivatives of the decisions by the logits."""
     against = np.negative(x)
-    np.minimum(against, LIMIT, out=against)
+    against.clip(-np.inf, LIMIT, out=against)  # several times faster than np.minimum with a number
     np.exp(against, out=against)
     p = against + 1.0
     np.divide(1.0, p, out=p)
@@ -374,16 +376,13 @@ def _decide_few(x: Array, kind: str, number: float, t: float) -> tuple[Array, Ar
     above = p - t if t <= 0.5 else (1 - t) - q
     if kind == "sigmoid":
         above *= -number
-        np.maximum(above, -LIMIT, out=above)
-        np.minimum(above, LIMIT, out=above)
+        above.clip(-LIMIT, LIMIT, out=above)
         odds_against = np.exp(above)
         mass = 1.0 / (1.0 + odds_against)
         rest = odds_against * mass
         return mass, rest, mass * rest * (p * q * number)
-    v = np.minimum(np.maximum(above / number + 1.0, 0.0), 2.0)
-    mass, rest = (
-        np.minimum(np.maximum((side - np.sin(math.pi * side) / math.pi) / 2.0, 0.0), 1.0) for side in (v, 2.0 - v)
-    )
+    v = (above / number + 1.0).clip(0.0, 2.0)
+    mass, rest = (((side - np.sin(math.pi * side) / math.pi) / 2.0).clip(0.0, 1.0) for side in (v, 2.0 - v))
     return mass, rest, (1.0 - np.cos(math.pi * v)) / (2.0 * number) * (p * q)
 
 
@@ -413,9 +412,9 @@ def _decide_few_linearly(p: Array, q: Array, delta: float, t: float) -> tuple[Ar
         steeper, top = numbers.middle - numbers.first, 1.0 - 2.0 * delta - 0.5 * numbers.first
         ramp = p * steeper
         ramp -= steeper * numbers.a
-        np.maximum(ramp, min(0.0, top), out=ramp)
-        np.minimum(ramp, max(0.0, top), out=ramp)
-        slope = np.where((p > numbers.a) & (p < numbers.b), p.dtype.type(numbers.middle), p.dtype.type(numbers.first))
+        ramp.clip(min(0.0, top), max(0.0, top), out=ramp)
+        slope = ((p > numbers.a) & (p < numbers.b)) * p.dtype.type(steeper)  # np.where takes five times as long
+        slope += numbers.first
         slope *= p
         slope *= q
         mass = p * numbers.first

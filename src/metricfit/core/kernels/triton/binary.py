@@ -35,7 +35,8 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
     numbers, static = step_settings(kind, number, threshold)
     static |= {"WEIGHTED": weight is not None, "BLOCK": BLOCK, "LOOPS": LOOPS}
     launch(counts_kernel, (parts, rows, 1), (x, y, w, partial), (n, *numbers), static, WARPS)
-    return partial.sum(-1, dtype=torch.float64).to(torch.float32).reshape(4, *logits.shape[:-1])
+    total = partial.sum(-1, dtype=torch.float64).to(torch.float32) if parts > 1 else partial
+    return total.view(4, *logits.shape[:-1])
 
 
 def gradient(
