@@ -18,6 +18,7 @@ from metricfit.core.decisions import count_hard
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
+from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.core.thresholds import PerLabel, ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.core.types import Average, Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -149,13 +150,21 @@ class RequirementConstraint(MeasuredConstraint):
             lambdas = self.made("multiplier", violation) if known is None else known
             return self.sum_of_terms(violation, measured, lambdas, penalty)
 
-        multiplier, known = self.multiplier, None
-        if not isinstance(counts, BatchCounts) or multiplier is None or multiplier.requires_grad:
+        known = None
+        if not isinstance(counts, BatchCounts):
             return term(counts)
-        if multiplier.device != counts.batch.logits.device:
+        multiplier = self._first_multiplier(counts) if self.multiplier is None else self.multiplier
+        if multiplier.requires_grad or multiplier.device != counts.batch.logits.device:
             return term(counts)
         known = multiplier.clone()  # a second derivative, taken after an update, is at this one
         return evaluate(term, counts)
+
+    def _first_multiplier(self, counts: BatchCounts) -> Tensor:
+        """Return the multiplier, made before the first batch is counted, which a checkpoint may count again."""
+        logits = counts.batch.logits
+        zeros = logits.new_zeros(counts.classes, dtype=counting_dtype(logits.dtype))
+        value, _ = self._values(Counts(zeros, zeros, zeros, zeros, exclusive=counts.exclusive))
+        return self.made("multiplier", value)
 
     def _hard_counts(self, counts: Counts, rows: Rows) -> Tensor:
         if isinstance(counts, BatchCounts):
