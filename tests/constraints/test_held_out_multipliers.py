@@ -1,7 +1,6 @@
-"""Multipliers that move on held-out rows, within a bound, or by an optimiser, against naive twins."""
+"""Multipliers that move on held-out rows, or within a bound, against naive twins."""
 
 import copy
-from functools import partial
 
 import pytest
 import torch
@@ -69,15 +68,14 @@ def test_forgetting_the_held_out_rows_is_an_error():
         plain.observe_held_out(*rows(0)[:2])
 
 
-@pytest.mark.parametrize("settings", [{"update_on": "held_out"}, {"multiplier_optimizer": torch.optim.SGD}])
-def test_constraints_that_cannot_be_measured_on_other_rows_are_refused(settings):
+def test_constraints_that_cannot_be_measured_on_other_rows_are_refused():
     for constraint, message in [
         (RankingConstraint(size=9), "one multiplier per training sample"),
         (RankingConstraint(per="pair"), "has no multipliers"),
         (_OwnConstraint(), "derive _OwnConstraint from constraints.MeasuredConstraint"),
     ]:
         with pytest.raises(TypeError, match=message):
-            AugmentedLagrangian(nn.BCEWithLogitsLoss(), constraint, **settings)
+            AugmentedLagrangian(nn.BCEWithLogitsLoss(), constraint, update_on="held_out")
 
 
 class _OwnConstraint(Constraint):
@@ -95,20 +93,11 @@ def test_wrong_settings_are_refused():
         ({"update_on": "validation"}, ValueError, "'train' or 'held_out'"),
         ({"lambda_max": 0.0}, ValueError, "above 0 and finite"),
         ({"lambda_max": float("inf")}, ValueError, "above 0 and finite"),
-        ({"multiplier_optimizer": "adam"}, TypeError, "is called as multiplier_optimizer"),
         ({"mu": "large"}, TypeError, "mu must be a number"),
         ({"lambda_max": True}, TypeError, "lambda_max must be a number"),
     ]:
         with pytest.raises(error, match=message):
             held_out_loss(**settings)
-    loss = held_out_loss(update_on="train", multiplier_optimizer=lambda multipliers: None)
-    call(loss, 0)
-    with pytest.raises(TypeError, match="must return a torch optimiser"):
-        loss.update()
-    loss = held_out_loss(update_on="train", multiplier_optimizer=torch.optim.LBFGS)
-    call(loss, 0)
-    with pytest.raises(TypeError, match="LBFGS calls the loss several times"):
-        loss.update()
 
 
 @pytest.mark.parametrize("requirement", ["recall >= 0.95", "recall == 0.95", "recall == 0.05"])
@@ -155,49 +144,8 @@ def test_bounded_multipliers_of_a_ranking_constraint_are_those_of_a_loop():
     assert 0 < (expected == 4.0).sum() < (expected > 0).sum()
 
 
-def test_plain_gradient_ascent_is_the_usual_update():
-    usual = held_out_loss(["recall >= 0.95", "fpr <= 0.01"], update_on="train")
-    ascent = held_out_loss(
-        ["recall >= 0.95", "fpr <= 0.01"], update_on="train", multiplier_optimizer=partial(torch.optim.SGD, lr=0.5)
-    )
-    for seed in range(5):
-        for loss in (usual, ascent):
-            call(loss, seed)
-            loss.update()
-    for name, multiplier in usual.multipliers.items():
-        assert multiplier.item() > 0
-        torch.testing.assert_close(ascent.multipliers[name], multiplier)
-
-
-def test_adam_moves_multipliers_as_a_loop_by_hand_does():
-    loss = held_out_loss(multiplier_optimizer=partial(torch.optim.Adam, lr=0.1))
-    by_hand = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    adam = torch.optim.Adam([by_hand], lr=0.1)
-    for seed in range(5):
-        call(loss, seed)
-        logits, target, _ = rows(50 + seed)
-        loss.observe_held_out(logits, target)
-        loss.update()
-        by_hand.grad = -(0.95 - metrics.recall(Counts.hard(logits, target)))
-        adam.step()
-        with torch.no_grad():
-            by_hand.clamp_(min=0)
-        torch.testing.assert_close(loss.multipliers["recall >= 0.95"], by_hand.detach())
-
-
-def test_an_unmeasured_constraint_does_not_move_by_momentum():
-    loss = held_out_loss(update_on="train", multiplier_optimizer=partial(torch.optim.SGD, lr=0.5, momentum=0.9))
-    call(loss, 0)
-    loss.update()
-    before = loss.multipliers["recall >= 0.95"].clone()
-    loss(torch.randn(5, dtype=torch.float64), torch.zeros(5, dtype=torch.float64))  # no positives
-    loss.update()
-    assert torch.equal(loss.multipliers["recall >= 0.95"], before)
-
-
-@pytest.mark.parametrize("optimizer", [None, partial(torch.optim.Adam, lr=0.1)])
 @pytest.mark.parametrize("way", ["state_dict", "deepcopy", "moved"])
-def test_a_saved_loss_continues_to_the_bit(optimizer, way):
+def test_a_saved_loss_continues_to_the_bit(way):
     def run(loss, seeds):
         for seed in seeds:
             call(loss, seed)
@@ -205,7 +153,7 @@ def test_a_saved_loss_continues_to_the_bit(optimizer, way):
             loss.update()
         return loss
 
-    settings = {"multiplier_optimizer": optimizer, "lambda_max": 10.0}
+    settings = {"lambda_max": 10.0}
     whole = run(held_out_loss(**settings), range(6))
     half = run(held_out_loss(**settings), range(3))
     call(half, 3)
@@ -216,7 +164,7 @@ def test_a_saved_loss_continues_to_the_bit(optimizer, way):
     elif way == "deepcopy":
         continued = copy.deepcopy(half)
     else:
-        continued = half.to(torch.float32).to(torch.float64) if optimizer is None else half.to("cpu")
+        continued = half.to(torch.float32).to(torch.float64)
     continued.update()
     run(continued, range(4, 6))
     (expected,), (found,) = whole.multipliers.values(), continued.multipliers.values()

@@ -1,7 +1,5 @@
 """fit moves multipliers on the validation set where the objective asks for it."""
 
-from functools import partial
-
 import pytest
 import torch
 from exactly import assert_same
@@ -17,7 +15,6 @@ from metricfit.train.checkpoint.folder import RunFolder
 
 EPOCHS = 6
 SETTINGS = {"epochs": EPOCHS, "batch_size": 300, "lr": 0.5, "optimizer": torch.optim.SGD, "progress": False}
-ADAM = partial(torch.optim.Adam, lr=0.2)
 
 
 def data(seed=0, n=300):
@@ -104,17 +101,14 @@ def test_folds_of_unequal_lengths_use_their_own_validation_rows():
     assert len({float(multiplier) for multiplier in multipliers}) == 3
 
 
-@pytest.mark.parametrize("optimizer", [None, ADAM], ids=["usual", "adam"])
 @pytest.mark.parametrize("step", [1, 7, 12])
-def test_an_interrupted_run_continues_to_the_bit(tmp_path, step, optimizer):
+def test_an_interrupted_run_continues_to_the_bit(tmp_path, step):
     settings = {"batch_size": 100, "optimizer": torch.optim.AdamW, "lr": 0.05}
-    whole = run(
-        loss=objective(multiplier_optimizer=optimizer), checkpoint_dir=Checkpoints(tmp_path / "whole", 2), **settings
-    )
+    whole = run(loss=objective(), checkpoint_dir=Checkpoints(tmp_path / "whole", 2), **settings)
     settings |= {"checkpoint_dir": Checkpoints(tmp_path / "resumed", 2), "resume": True}
     with pytest.raises(Interrupted):
-        run(loss=objective(multiplier_optimizer=optimizer), callbacks=[StopAt(step)], **settings)
-    resumed = run(loss=objective(multiplier_optimizer=optimizer), **settings)
+        run(loss=objective(), callbacks=[StopAt(step)], **settings)
+    resumed = run(loss=objective(), **settings)
     assert_same(resumed.model.state_dict(), whole.model.state_dict())
     assert_same(resumed.history.rows, whole.history.rows)
     for name, multiplier in whole.objective.multipliers.items():
@@ -139,14 +133,3 @@ def test_without_a_validation_set_it_is_refused():
     x, y, group = data()
     with pytest.raises(ValueError, match=r"moves the multipliers on the validation set: pass validation=\(X, y\)"):
         fit(network(), named(x, y, group), objective(), **SETTINGS)
-
-
-def test_members_of_a_population_have_optimisers_of_multipliers_of_their_own():
-    x, y, group = data()
-    rows = {"validation": named(x, y, group)}
-    together = fit_population(
-        [network(0), network(1)], named(x, y, group), objective(multiplier_optimizer=ADAM), **SETTINGS, **rows
-    )
-    alone = fit(network(1), named(x, y, group), objective(multiplier_optimizer=ADAM), **SETTINGS | {"seed": 1}, **rows)
-    for name, multiplier in alone.objective.multipliers.items():
-        torch.testing.assert_close(together[1].objective.multipliers[name], multiplier, rtol=1e-3, atol=1e-4)

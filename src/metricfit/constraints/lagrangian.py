@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from metricfit.constraints.constraint import Constraint, FunctionConstraint, MeasuredConstraint, Rows
 from metricfit.constraints.ranking import RankingConstraint
@@ -34,8 +32,6 @@ from metricfit.metrics.requirements import Requirement
 Terms = Literal["both", "penalty", "multipliers"]
 #: The rows whose violations move the multipliers.
 UpdateOn = Literal["train", "held_out"]
-#: Called as ``make(multipliers)``, such as ``functools.partial(torch.optim.Adam, lr=0.05)``.
-MakeMultiplierOptimizer = Callable[[list[Tensor]], Optimizer]
 ConstraintLike = str | Requirement | Constraint | Callable[[Tensor, Tensor], Tensor]
 
 
@@ -68,13 +64,11 @@ class AugmentedLagrangian(LateBuffers):
             ``observe_held_out`` gets, because a network can meet a requirement on the rows that it is trained on and
             miss it on others (Cotter et al. 2019, "Training well-generalizing classifiers for fairness metrics and
             other data-dependent constraints"). ``fit`` then passes the validation set after every epoch.
-        multiplier_optimizer: An optimiser for the multipliers, called as ``multiplier_optimizer(multipliers)``, such as
-            ``functools.partial(torch.optim.Adam, lr=0.05)``. By default :math:`\lambda + \mu g`.
 
     Raises:
         TypeError: If the objective is not a module or contains an AugmentedLagrangian, if a constraint is none of
-            the above, if a constraint such as RankingConstraint cannot have held-out rows or an optimiser, or if a
-            number is of another type.
+            the above, if a constraint such as RankingConstraint cannot have held-out rows, or if a number is of another
+            type.
         ValueError: If there is no constraint, or another argument is out of range.
 
     Example:
@@ -103,7 +97,6 @@ class AugmentedLagrangian(LateBuffers):
         lambda_max: float | None = None,
         terms: Terms = "both",
         update_on: UpdateOn = "train",
-        multiplier_optimizer: MakeMultiplierOptimizer | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(objective, nn.Module):
@@ -141,9 +134,8 @@ class AugmentedLagrangian(LateBuffers):
         self.rho, self.mu_max, self.fall = float(rho), float(mu_max), float(fall)
         self.update_on, self.terms = update_on, terms
         self.lambda_max = 0.0 if terms == "penalty" else lambda_max
-        self.multiplier_optimizer = None if multiplier_optimizer is None else MultiplierOptimizer(multiplier_optimizer)
-        if update_on == "held_out" or multiplier_optimizer is not None:
-            _check_measured(self.constraints, update_on)
+        if update_on == "held_out":
+            _check_measured(self.constraints)
         for constraint in self.constraints:
             if isinstance(constraint, MeasuredConstraint):
                 constraint.held_out = update_on == "held_out"
@@ -237,11 +229,8 @@ class AugmentedLagrangian(LateBuffers):
             RuntimeError: If ``update_on="held_out"`` and ``observe_held_out`` was not called since the last update.
         """
         update_loss(self.objective)
-        if self.multiplier_optimizer is not None:
-            self.multiplier_optimizer.update(list(self.constraints))  # type: ignore[arg-type]
         for constraint in self.constraints:
-            if self.multiplier_optimizer is None:
-                constraint.update(self.mu)  # type: ignore[operator]
+            constraint.update(self.mu)  # type: ignore[operator]
             multiplier = constraint.multiplier
             if self.lambda_max is not None and isinstance(multiplier, Tensor):  # vmap has no rule for clamp_
                 multiplier.copy_(multiplier.clamp(-self.lambda_max, self.lambda_max))
@@ -324,112 +313,19 @@ class AugmentedLagrangian(LateBuffers):
         return f"mu={self.mu.item():g}, rho={self.rho:g}, mu_max={self.mu_max:g}{bound}{chosen}"
 
 
-class MultiplierOptimizer(nn.Module):
-    r"""Moves multipliers by an optimiser instead of :math:`\lambda \leftarrow \max(0, \lambda + \mu g)`.
-
-    The optimiser gets minus the violation as the gradient, so that multipliers of violated constraints grow. Afterwards
-    multipliers of inequalities are at least 0, and those of constraints that could not be measured are unchanged.
-    ``torch.optim.SGD`` with learning rate mu is the usual update.
-
-    Args:
-        make: Called as ``make(multipliers)``, such as ``functools.partial(torch.optim.Adam, lr=0.05)``.
-
-    Raises:
-        TypeError: ``make`` is no function, or does not return an optimiser that steps by gradients alone (when called).
-
-    Example:
-        >>> from functools import partial
-        >>> MultiplierOptimizer(partial(torch.optim.SGD, lr=0.1))
-        MultiplierOptimizer()
-    """
-
-    def __init__(self, make: MakeMultiplierOptimizer) -> None:
-        super().__init__()
-        if isinstance(make, Optimizer) or not callable(make):
-            raise InvalidTypeError(
-                "multiplier_optimizer is called as multiplier_optimizer(multipliers): give a function such as "
-                f"functools.partial(torch.optim.Adam, lr=0.05), got {quote(make)}"
-            )
-        self.make = make
-        self.optimizer: Optimizer | None = None
-        self._saved: dict[str, Any] | None = None
-
-    @torch.no_grad()
-    def update(self, constraints: Sequence[MeasuredConstraint]) -> None:
-        """Move the multipliers of all constraints by one step, and clear their records.
-
-        Args:
-            constraints: The constraints, always the same.
-        """
-        records = []
-        for constraint in constraints:
-            recorded = constraint.take_recorded()
-            if recorded is None or constraint.multiplier is None:
-                return  # before the first batch
-            records.append((constraint, constraint.multiplier, *recorded))
-        optimizer = self._optimizer_of([multiplier for _, multiplier, _, _ in records])
-        previous = []
-        for _, multiplier, violation, measured in records:
-            previous.append(multiplier.clone())
-            multiplier.grad = torch.where(measured, -violation, 0.0).to(multiplier.dtype)
-        optimizer.step()
-        for (constraint, multiplier, _, measured), before in zip(records, previous, strict=True):
-            if not constraint.is_equality:
-                multiplier.clamp_(min=0.0)
-            multiplier.copy_(torch.where(measured, multiplier, before))
-            multiplier.grad = None
-            constraint.clear()
-
-    def _optimizer_of(self, multipliers: list[Tensor]) -> Optimizer:
-        """Return the optimiser of these multipliers; ``.to()`` and loading replace the tensors that it must move."""
-        current = [] if self.optimizer is None else self.optimizer.param_groups[0]["params"]
-        is_same = len(current) == len(multipliers) and all(a is b for a, b in zip(current, multipliers, strict=True))
-        if self.optimizer is not None and is_same and self._saved is None:
-            return self.optimizer
-        state = self._saved if self.optimizer is None or self._saved else self.optimizer.state_dict()
-        made = self.make(multipliers)
-        if not isinstance(made, Optimizer):
-            raise InvalidTypeError(f"multiplier_optimizer must return a torch optimiser, got {quote(made)}")
-        closure = inspect.signature(made.step).parameters.get("closure")
-        if closure is not None and closure.default is inspect.Parameter.empty:
-            raise InvalidTypeError(
-                f"{type(made).__name__} calls the loss several times per step, but multipliers have one gradient per "
-                "update; use an optimiser such as torch.optim.SGD or Adam"
-            )
-        if state:
-            made.load_state_dict(state)
-        self.optimizer, self._saved = made, None
-        return made
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return the state of the optimiser, for ``state_dict``; empty before the first update."""
-        if self._saved is not None:
-            return self._saved
-        return {} if self.optimizer is None else self.optimizer.state_dict()
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Continue from a state at the next update.
-
-        Args:
-            state: What ``get_extra_state`` returned.
-        """
-        self.optimizer, self._saved = None, state or None
-
-
-def _check_measured(constraints: Iterable[nn.Module], update_on: str) -> None:
+def _check_measured(constraints: Iterable[nn.Module]) -> None:
     """Refuse constraints whose violation cannot be measured on other rows than those of training."""
-    setting = "update_on='held_out'" if update_on == "held_out" else "multiplier_optimizer"
     for constraint in constraints:
         if isinstance(constraint, RankingConstraint):
             kept = "has no multipliers" if constraint.per == "pair" else "has one multiplier per training sample"
             raise InvalidTypeError(
-                f"{setting} does not go with a RankingConstraint, which {kept}. Leave the setting out, or use "
-                "requirements such as 'recall >= 0.95' and 'fpr <= 0.1'"
+                f"update_on='held_out' does not go with a RankingConstraint, which {kept}. Leave the setting out, or "
+                "use requirements such as 'recall >= 0.95' and 'fpr <= 0.1'"
             )
         if not isinstance(constraint, MeasuredConstraint):
             raise InvalidTypeError(
-                f"{setting} needs constraints that are measured on any rows; derive {type(constraint).__name__} from "
-                "constraints.MeasuredConstraint"
+                "update_on='held_out' needs constraints that are measured on any rows; derive "
+                f"{type(constraint).__name__} from constraints.MeasuredConstraint"
             )
 
 
