@@ -87,11 +87,12 @@ def test_samples_of_files_and_of_text_are_the_same(table):
         read_compared_rows(TableOptions(data=tuple(data), target="late", group="who"), most=301)
         for data in (files, [text])
     ]
-    for found in read:
-        assert (found.table_rows, len(found.rows.y)) == (600, 300)
-        assert found.rows.groups.value_counts().unique().tolist() == [3]
-    pd.testing.assert_frame_equal(read[0].rows.X, read[1].rows.X, check_dtype=False)
-    assert read[0].rows.y.tolist() == read[1].rows.y.tolist()
+    for rows, table_rows, _ in read:
+        assert (table_rows, len(rows.y)) == (600, 300)
+        assert rows.groups.value_counts().unique().tolist() == [3]
+    (first, *_), (second, *_) = read
+    pd.testing.assert_frame_equal(first.X, second.X, check_dtype=False)
+    assert first.y.tolist() == second.y.tolist()
 
 
 def test_groups_are_drawn_whole():

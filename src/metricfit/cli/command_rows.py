@@ -299,48 +299,37 @@ def read_fitted_rows(table: TableOptions, subject_to: Sequence[str] = ()) -> Com
     return CommandRows(features, y, groups, findings, np.arange(len(y)), order)
 
 
-class SampledRows(NamedTuple):
-    """The rows that methods are compared on.
-
-    Attributes:
-        rows: The rows.
-        table_rows: The number of rows of the table.
-        note: What was left out; None if these are all rows.
-    """
-
-    rows: CommandRows
-    table_rows: int
-    note: str | None
-
-
-def read_compared_rows(table: TableOptions, subject_to: Sequence[str] = (), *, most: int) -> SampledRows:
+def read_compared_rows(
+    table: TableOptions, subject_to: Sequence[str] = (), *, most: int
+) -> tuple[CommandRows, int, str | None]:
     """Read a table; of one with more than this many rows, a sample in which each class has its share.
 
     Of a table with groups, whole groups are drawn. Rows stay in their order.
+
+    Returns:
+        The rows, the number of rows of the table, and what was left out; None if these are all rows.
     """
-    X, y, groups, findings, numbers, order, *_, today = read_fitted_rows(table, subject_to)
-    if len(y) <= most:
-        if isinstance(X, ParquetTable):
-            X = X.take(np.arange(len(y)))
-        return SampledRows(CommandRows(X, y, groups, findings, numbers, order, today=today), len(y), None)
+    rows = read_fitted_rows(table, subject_to)
+    X, y, groups, total = rows.X, rows.y, rows.groups, len(rows.y)
+    if total <= most:
+        return rows._replace(X=X.take(np.arange(total)) if isinstance(X, ParquetTable) else X), total, None
     index = (
         sample_of_groups(groups, most)
         if groups is not None
-        else stratified_sample(np.arange(len(y)), pd.factorize(y)[0].astype(np.int64), most, 0)
+        else stratified_sample(np.arange(total), pd.factorize(y)[0].astype(np.int64), most, 0)
     )
     X = X.take(index) if isinstance(X, ParquetTable) else X.iloc[index]
-    rows = CommandRows(
-        X.reset_index(drop=True),
-        y.iloc[index].reset_index(drop=True),
-        None if groups is None else groups.iloc[index].reset_index(drop=True),
-        findings,
-        numbers[index],
-        order,
-        today=None if today is None else today.iloc[index].reset_index(drop=True),
+    sampled = rows._replace(
+        X=X.reset_index(drop=True),
+        y=y.iloc[index].reset_index(drop=True),
+        groups=None if groups is None else groups.iloc[index].reset_index(drop=True),
+        numbers=rows.numbers[index],
+        times=None,
+        today=None if rows.today is None else rows.today.iloc[index].reset_index(drop=True),
     )
-    check_classes(rows.y, f"A sample of {name_data(table.data)}")
-    note = f"The methods are compared on a random sample of {len(index):,} of {len(y):,} rows; --max-rows sets its size"
-    return SampledRows(rows, len(y), note)
+    check_classes(sampled.y, f"A sample of {name_data(table.data)}")
+    note = f"The methods are compared on a random sample of {len(index):,} of {total:,} rows; --max-rows sets its size"
+    return sampled, total, note
 
 
 def sample_of_groups(groups: pd.Series, most: int) -> Integers:

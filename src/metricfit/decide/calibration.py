@@ -87,11 +87,6 @@ def sigmoid(z: Any) -> Any:
     return np.where(z >= 0, 1.0, small) / (1 + small)
 
 
-def softplus(z: Floats) -> Floats:
-    """Return log(1 + exp(z)), without overflow."""
-    return np.logaddexp(0.0, z)
-
-
 def log_softmax(z: Floats) -> Floats:
     """Return the logarithm of the softmax of each row."""
     z = z - z.max(1, keepdims=True)
@@ -218,7 +213,7 @@ def _two_classes(parameters: Floats, z: Floats, positive: Floats, w: Floats) -> 
     f = x + parameters[1]
     p = sigmoid(f)
     residual, spread = w * (p - positive), w * p * (1 - p)
-    value = float(w @ (softplus(f) - positive * f))
+    value = float(w @ (np.logaddexp(0.0, f) - positive * f))
     by_slope, scaled = float(residual @ x), spread * x
     mixed = scaled.sum()
     hessian = np.array([[scaled @ x + max(by_slope, 0.0), mixed], [mixed, spread.sum()]])
@@ -245,7 +240,7 @@ def _several_classes(parameters: Floats, z: Floats, target: Floats, w: Floats) -
 def _cross_entropy(scores: Floats, target: Floats, w: Floats) -> float:
     if scores.shape[1] == 1:
         f = scores[:, 0]
-        return float(w @ (softplus(f) - target[:, 1] * f))
+        return float(w @ (np.logaddexp(0.0, f) - target[:, 1] * f))
     return -float(w @ (target * log_softmax(scores)).sum(1))
 
 

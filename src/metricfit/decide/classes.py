@@ -26,7 +26,7 @@ from metricfit.decide.decision import CostDecision, OffsetDecision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.offsets import (
     COARSE_CANDIDATES,
-    Found,
+    BestOffsets,
     OffsetLine,
     OffsetProblem,
     PenalisedProblem,
@@ -71,7 +71,7 @@ def minus_expected_costs(probabilities: Floats, costs: Floats) -> Floats:
     return -np.asarray(probabilities @ costs)
 
 
-def search_costs(problem: OffsetProblem, by_offsets: Found, rounds: int) -> FoundCosts:
+def search_costs(problem: OffsetProblem, by_offsets: BestOffsets, rounds: int) -> FoundCosts:
     """Find costs and offsets on minus the expected costs that are better than offsets on the logits.
 
     Args:

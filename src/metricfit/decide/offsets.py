@@ -62,10 +62,21 @@ STARTS = 6
 FOLLOWED_STARTS, FOLLOWED_ROUNDS = 3, 3
 
 
-class Found(NamedTuple):
-    """Offsets and the value of the metric with them."""
+class BestOffsets(NamedTuple):
+    """The result of ``best_offsets``.
 
-    offsets: NDArray[Any]
+    Attributes:
+        offsets: What to add to the logits before the argmax, ``(c,)``, of the kind of the logits.
+        value: The value of the metric with these offsets.
+
+    Example:
+        >>> logits, target = np.array([[2.0, 1.0, 0.0], [2.0, 0.0, 1.0], [3.0, 0.0, 0.0]]), [1, 2, 0]
+        >>> best = best_offsets(logits, target, "f1")
+        >>> best.value, (logits + best.offsets).argmax(1)
+        (1.0, array([1, 2, 0]))
+    """
+
+    offsets: Any
     value: float
 
 
@@ -176,7 +187,7 @@ def offset_problem(
     return OffsetProblem(logits, shares, np.ones(len(y)) if weight is None else weight, metric, average)
 
 
-def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, seed: int = 0) -> Found:
+def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, seed: int = 0) -> BestOffsets:
     """Find offsets that no change of a single offset improves, from the best of several starts.
 
     Args:
@@ -193,7 +204,7 @@ def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, se
     candidates = max(2, problem.fitting(FINE_CANDIDATES_TIMES_CLASSES))
     if starts == 1:
         return ascend(problem, zeros, rounds, candidates)
-    best = Found(zeros, problem.value(problem.decide(zeros)))
+    best = BestOffsets(zeros, problem.value(problem.decide(zeros)))
     few_rows = problem.draw(COARSE_ROWS, seed)
     plain, *others = (
         ascend(few_rows, start, 1, COARSE_CANDIDATES) for start in starting_offsets(few_rows, starts, seed)
@@ -203,7 +214,7 @@ def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, se
         offsets = ascend(few_rows, followed.offsets, FOLLOWED_ROUNDS, COARSE_CANDIDATES).offsets.astype(dtype)
         value = problem.value(problem.decide(offsets))
         if problem.sign * (value - best.value) > ROUNDING:
-            best = Found(offsets, value)
+            best = BestOffsets(offsets, value)
     return ascend(problem, best.offsets, rounds, candidates)
 
 
@@ -220,7 +231,7 @@ def improve_offsets(problem: OffsetProblem, offsets: Floats) -> NDArray[Any]:
     return ascend(problem.draw(COARSE_ROWS, 0), offsets, 2, COARSE_CANDIDATES).offsets
 
 
-def ascend(problem: OffsetProblem, start: NDArray[Any], rounds: int, candidates: int) -> Found:
+def ascend(problem: OffsetProblem, start: NDArray[Any], rounds: int, candidates: int) -> BestOffsets:
     """Improve one offset after the other until a round brings no improvement."""
     offsets = start
     best = problem.value(problem.decide(offsets))
@@ -234,7 +245,7 @@ def ascend(problem: OffsetProblem, start: NDArray[Any], rounds: int, candidates:
                 offsets, best = tried, value
         if best == before:
             break
-    return Found(offsets, best)
+    return BestOffsets(offsets, best)
 
 
 class OffsetLine:
@@ -308,24 +319,6 @@ class OffsetLine:
 
 #: What the sum of the class shares of a row can differ from 1 by because of rounding.
 SHARES_ROUNDING = 1e-4
-
-
-class BestOffsets(NamedTuple):
-    """The result of ``best_offsets``.
-
-    Attributes:
-        offsets: What to add to the logits before the argmax, ``(c,)``, of the kind of the logits.
-        value: The value of the metric with these offsets.
-
-    Example:
-        >>> logits, target = np.array([[2.0, 1.0, 0.0], [2.0, 0.0, 1.0], [3.0, 0.0, 0.0]]), [1, 2, 0]
-        >>> best = best_offsets(logits, target, "f1")
-        >>> best.value, (logits + best.offsets).argmax(1)
-        (1.0, array([1, 2, 0]))
-    """
-
-    offsets: Any
-    value: float
 
 
 def best_offsets(

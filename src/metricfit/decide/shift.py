@@ -264,7 +264,8 @@ def detect_drift(held_out: HeldOut, logits: Array, *, seed: int = 0) -> Drift:
     classes, counts = np.unique(y, return_counts=True)
     members = [np.flatnonzero(y == number) for number in classes]
     weight = np.ones(len(y)) if held_out.weight is None else held_out.weight
-    sizes = np.array([_effective_size(weight[rows], _part(held_out.groups, rows)) for rows in members])
+    groups = held_out.groups
+    sizes = np.array([_effective_size(weight[at], None if groups is None else groups[at]) for at in members])
     columns = [0] if logits.shape[1] == 1 else classes[np.argsort(-counts)][:MOST_COLUMNS]
     known, new = _log_odds(held_out.logits), _log_odds(to_numpy(logits, np.float64))
     p_values, distances = [], []
@@ -350,10 +351,6 @@ def _effective_size(weight: Floats, groups: NDArray[Any] | None) -> int:
         number: Integers = np.unique(groups, return_inverse=True)[1]
         weight = np.bincount(number, weights=weight).astype(np.float64)
     return max(1, round(float(weight.sum() ** 2 / (weight**2).sum())))
-
-
-def _part(groups: NDArray[Any] | None, rows: Integers) -> NDArray[Any] | None:
-    return None if groups is None else groups[rows]
 
 
 def _log_odds(z: Floats) -> Floats:
