@@ -17,8 +17,8 @@ from statistics import fmean
 
 from metricfit import MetricClassifier
 from metricfit.data.reading import ParquetTable
+from metricfit.tabular.classifier import ScoredRows
 from metricfit.tabular.families import boosting
-from metricfit.tabular.scored_rows import ScoredRows
 from studies.common import fill, table
 from studies.many_rows import write_tables
 

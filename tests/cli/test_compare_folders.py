@@ -18,7 +18,7 @@ from metricfit.cli.output_paths import run_folder
 from metricfit.cli.terminal import UserError
 from metricfit.tabular.compare.comparison import compare
 from metricfit.tabular.compare.methods import find_method
-from metricfit.tabular.compare.run_description import ChangedRunError
+from metricfit.tabular.compare.trainings import ChangedRunError
 
 pytestmark = pytest.mark.usefixtures("two_inner_folds")
 SMALL = ("--method", "boosted trees", "--folds", "2", "--time-budget", "0.001", "--json", "--quiet")

@@ -12,7 +12,7 @@ import pytest
 
 from metricfit import MetricClassifier
 from metricfit.cli.progress_display import fit_display
-from metricfit.tabular.fit_progress import FitProgress
+from metricfit.tabular.out_of_fold import FitProgress
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from rich.console import Console
 from metricfit.cli import progress_display, terminal
 from metricfit.cli.progress_display import fit_display, progress_bar
 from metricfit.runs import Progress
-from metricfit.tabular.fit_progress import FitProgress
+from metricfit.tabular.out_of_fold import FitProgress
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from metricfit.decide.decision import APPROXIMATE, GUARANTEED
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import InfeasibleError
 from metricfit.report.model_page import screen_of_fit
-from metricfit.tabular.model_card import model_card
+from metricfit.tabular.facts import model_card
 
 SETTINGS = {"models": ["linear"], "random_state": 0, "n_jobs": 1, "members": 4}
 REQUIRED = {"metric": "precision", "subject_to": "recall >= 0.8", "confidence": 0.9}

@@ -15,7 +15,7 @@ from metricfit.decide.decision import APPROXIMATE, GUARANTEED
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning
 from metricfit.report.model_page import verdict_of_fit
-from metricfit.tabular.model_card import model_card
+from metricfit.tabular.facts import model_card
 
 SETTINGS = {"models": ["linear"], "random_state": 0, "n_jobs": 1}
 

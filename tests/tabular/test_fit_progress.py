@@ -7,8 +7,7 @@ import pytest
 
 from metricfit import MetricClassifier
 from metricfit.tabular.families.family import Deadline, Family, Features, TrainingRows
-from metricfit.tabular.fit_progress import FitTracker, FitWatcher, estimate_seconds, watch_fit
-from metricfit.tabular.out_of_fold import fit_families
+from metricfit.tabular.out_of_fold import FitTracker, FitWatcher, estimate_seconds, fit_families, watch_fit
 
 
 @dataclass(frozen=True)

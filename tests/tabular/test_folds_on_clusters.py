@@ -15,7 +15,7 @@ from metricfit.cli.app import app
 from metricfit.runs import executor
 from metricfit.tabular import out_of_fold
 from metricfit.tabular.families.linear import Linear
-from metricfit.tabular.fit_progress import FitWatcher, watch_fit
+from metricfit.tabular.out_of_fold import FitWatcher, watch_fit
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the clusters
 

@@ -10,7 +10,7 @@ from sklearn.metrics import f1_score, recall_score
 from sklearn.multioutput import MultiOutputClassifier
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
-from metricfit.tabular.model_card import escaped, model_card
+from metricfit.tabular.facts import escaped, model_card
 
 EVIL = "<img src=x>|[a](b)*_`\n# title"
 
@@ -99,7 +99,7 @@ def test_other_kinds_of_models(rows, quick_settings):
     tuned.rethreshold(prevalence=0.5)
     assert "LogisticRegression, fitted on 3 folds" in model_card(tuned)
     assert "decides for: 0.5 of the positive class" in model_card(tuned)
-    assert "Referred to a person" in model_card(tuned.refer(max_share=0.2))
+    assert "are referred to a person" in model_card(tuned.refer(max_share=0.2))
     labels = np.stack([y == "yes", X["age"] > 0], axis=1).astype(int)
     of_labels = TunedDecisionClassifier(MultiOutputClassifier(LogisticRegression()), cv=2).fit(numbers, labels)
     assert "one threshold per label" in model_card(of_labels)

@@ -182,7 +182,7 @@ class TestModelsOfTheUser:
         assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
 
     def test_a_foreign_type_in_a_file_is_refused_before_anything_is_built(self, saved, monkeypatch):
-        from metricfit.tabular.families.skops_files import model_to_bytes
+        from metricfit.tabular.model_folder import model_to_bytes
 
         _, folder = saved
         file = next(path for path in folder.iterdir() if path.suffix == ".skops")
@@ -277,12 +277,12 @@ def small(tmp_path_factory, blobs):
         ("parameters.metric.name", "f7", r"parameters: .*f7"),
         ("parameters.subject_to", ["f7 >= 0.5"], r"parameters: .*f7"),
         ("parameters.decision", "guess", r"parameters: decision is one of"),
-        ("ensemble.members", [], r"ensemble.members must describe models"),
+        ("ensemble.members", [], r"ensemble.members is empty"),
         ("features.number", 3, r"features: 3, of a table of 4 columns"),
         ("features.names", ["a"], r"features: their names"),
-        ("ensemble.temperature", -1.0, r"temperature must be above 0"),
+        ("ensemble.temperature", -1.0, r"temperature must be a finite number above 0"),
         ("decision.threshold", None, r"decision.threshold must be a finite number, got None"),
-        ("models", [{"name": 1}], r"models must describe families"),
+        ("models", [{"name": 1}], r"models.name must be text"),
     ],
 )
 def test_parts_that_are_not_of_one_model_are_refused(small, where, value, reason):

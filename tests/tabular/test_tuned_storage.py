@@ -22,7 +22,7 @@ from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.core.counts import Counts
 from metricfit.errors import ModelFileError
 from metricfit.tabular.families.family import MissingArgumentError
-from metricfit.tabular.families.skops_files import UntrustedTypeError
+from metricfit.tabular.model_folder import UntrustedTypeError
 
 
 @pytest.fixture(scope="module")
@@ -151,10 +151,10 @@ def test_a_folder_of_another_class_is_refused(saved, rows, tmp_path):
     [
         ("decision.threshold", None, "decision.threshold must be a finite number, got None"),
         ("decision.evidence.value", "high", "decision.evidence.value must be a finite number"),
-        ("smallest_probability", 0, "smallest_probability must be above 0"),
+        ("smallest_probability", 0, "smallest_probability must be a finite number above 0"),
         ("smallest_probability", None, "smallest_probability"),
         ("folds", 0, "folds: 0 is no number of estimators"),
-        ("folds", True, "folds: True is no number of estimators"),
+        ("folds", True, "folds must be a whole number"),
         ("folds", 4, r"fold-3\.skops is missing"),
         ("mean_of_folds", None, "mean_of_folds must be true or false"),
         ("mean_of_folds", False, r"estimator\.skops is missing"),

@@ -36,9 +36,8 @@ from metricfit.report.todays_rule import read_today
 from metricfit.tabular import large_rows
 from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods
-from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
-from metricfit.tabular.compare.own_models import TUNED, OutsidePredictions, OwnModel
-from metricfit.tabular.compare.run_description import ChangedRunError, other_tables
+from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, TUNED, OutsidePredictions, OwnModel
+from metricfit.tabular.compare.trainings import ChangedRunError, other_tables
 from metricfit.tabular.compare.verdict import ComparisonRow
 from metricfit.tabular.doctor.finding import Finding
 from metricfit.tabular.facts import Ends

@@ -11,7 +11,7 @@ from metricfit.cli.scored_data import load_any_model
 from metricfit.cli.terminal import UserError, print_result, status
 from metricfit.export.onnx import OnnxExport, export_onnx
 from metricfit.tabular import TunedDecisionClassifier
-from metricfit.tabular.inputs import columns_of_fit
+from metricfit.tabular.checks import columns_of_fit
 
 
 @dataclass(frozen=True)

@@ -43,16 +43,16 @@ from metricfit.report.model_page import write_model_page
 from metricfit.report.todays_rule import read_today
 from metricfit.runs.executor import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.checks import QUALITIES
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, find_method
 from metricfit.tabular.doctor.finding import Finding
 from metricfit.tabular.encoding.columns import TEXT_COMPONENTS, free_text_columns
 from metricfit.tabular.ensemble import ModelRow
 from metricfit.tabular.facts import Ends, ModelFacts, RequirementFact, model_facts
 from metricfit.tabular.families import NAMES
-from metricfit.tabular.fit_progress import watch_fit
-from metricfit.tabular.insight.periods import Period, describe_fall, values_by_period
+from metricfit.tabular.insight.value_intervals import Period, describe_fall, values_by_period
 from metricfit.tabular.large_rows import random_rows
-from metricfit.tabular.parameters import QUALITIES
+from metricfit.tabular.out_of_fold import watch_fit
 from metricfit.tabular.row_folds import FORWARD
 
 GRAPH = "model.onnx"
@@ -289,12 +289,7 @@ def _lines(model: MetricClassifier, facts: ModelFacts) -> list[str | Table]:
         lines.append(f"Threshold {formatting.threshold(facts.threshold)}{_interval(facts.threshold_interval)}.")
     elif metric.columns:
         lines.append("Every row has a threshold of its own, by its costs.")
-    if facts.refer_region is not None:
-        low, high = facts.refer_region
-        lines.append(
-            f"Probabilities from {low:.4g} to {high:.4g} are referred to a person: "
-            f"{100 * facts.referred_share:.3g} % of the held-out rows, which the value leaves out."
-        )
+    lines += [] if facts.referral is None else [facts.referral]
     return [*lines, *(f"Requirement {each.text}: {each.description}." for each in facts.requirements)]
 
 

@@ -18,7 +18,7 @@ from metricfit.data.columns import quote_label
 from metricfit.data.files import WRITABLE, new_table
 from metricfit.errors import quote
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.scored_rows import ScoredRows
+from metricfit.tabular.classifier import ScoredRows
 
 #: The columns of the labels, and of the rows that are referred to a person.
 PREDICTED, WAS_REFERRED = "predicted", "referred"

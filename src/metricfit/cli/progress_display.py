@@ -24,7 +24,7 @@ from rich.text import Text
 
 from metricfit.cli.terminal import err, print_message, relay_messages
 from metricfit.runs.cells import format_seconds
-from metricfit.tabular.fit_progress import FitProgress, FitWatcher
+from metricfit.tabular.out_of_fold import FitProgress, FitWatcher
 
 if TYPE_CHECKING:
     from metricfit.runs import Progress as CellProgress

@@ -22,9 +22,9 @@ from metricfit.data.text_format import TableWarning, TextOptions
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric
 from metricfit.tabular import MetricClassifier, TunedDecisionClassifier
-from metricfit.tabular.inputs import columns_of_fit, describe_unseen
+from metricfit.tabular.checks import columns_of_fit, describe_unseen
+from metricfit.tabular.classifier import ScoredRows, column_types, score_batch
 from metricfit.tabular.model_folder import name_of_estimator
-from metricfit.tabular.scored_rows import ScoredRows, column_types, score_batch
 
 
 def load_model(path: Path) -> MetricClassifier:

@@ -36,12 +36,17 @@ from metricfit.report.tables import (
 )
 from metricfit.report.todays_rule import Today
 from metricfit.report.training_curves import learning_curves
-from metricfit.tabular.facts import ROW_OF_A_GROUP, ModelFacts, model_facts
+from metricfit.tabular.classifier import ScoredRows
+from metricfit.tabular.facts import ROW_OF_A_GROUP, model_facts
 from metricfit.tabular.insight.importance import MIN_ROWS, measure_importance
-from metricfit.tabular.insight.judged_rows import held_out_rows, judged_file_rows, judged_rows, read_sample
-from metricfit.tabular.insight.periods import describe_fall, values_by_period
-from metricfit.tabular.insight.worst_rows import find_worst_rows
-from metricfit.tabular.scored_rows import ScoredRows
+from metricfit.tabular.insight.judged_rows import (
+    find_worst_rows,
+    held_out_rows,
+    judged_file_rows,
+    judged_rows,
+    read_sample,
+)
+from metricfit.tabular.insight.value_intervals import describe_fall, values_by_period
 from metricfit.tabular.selection import Selection
 
 SUBJECT = "This model"
@@ -100,7 +105,8 @@ def write_model_page(
     if facts.threshold is not None and facts.threshold_interval is not None:
         ends = formatting.between(facts.threshold_interval)
         shown["Threshold"] = f"{formatting.threshold(facts.threshold)}, with a 95 % bootstrap interval of {ends}"
-    shown |= _referral_fact(facts, f"{formatting.percent(facts.referred_share)} of the held-out rows")
+    if facts.referral is not None:
+        shown["Referred to a person"] = facts.referral
     periods = values_by_period(model, times)
     fall = describe_fall(periods, facts.held_out_value, held_out.metric)
     sections = [
@@ -167,7 +173,7 @@ def write_evaluation_page(
         sections.append(worst_decisions(find_worst_rows(judged_rows(model, X, y, warn=False), WORST)))
     shown = {"Rows": f"{len(y):,}", **positive_class_fact(rows.classes)}
     if rows.referred is not None:
-        shown |= _referral_fact(facts, f"{rows.referred:,} of these rows")
+        shown["Referred to a person"] = f"{rows.referred:,} of these rows. {facts.referral}"
     name, used = name_model_metric(rows), facts.threshold if threshold is None else threshold
     at_threshold = "" if facts.threshold is None else _at(used)
     page = Report(
@@ -278,12 +284,7 @@ def verdict_of_fit(model: Any) -> str:
         if facts.requirements
         else f"The value is estimated for new rows: {facts.basis}."
     ]
-    if facts.refer_region is not None:
-        region = _refer_region(facts)
-        sentences.append(
-            f"{region[0].upper()}{region[1:]} are referred to a person: {formatting.percent(facts.referred_share)} of "
-            "the held-out rows. The value is that of the other rows."
-        )
+    sentences += [] if facts.referral is None else [facts.referral]
     met = "; ".join(f"{each.text} ({formatting.value(each.value)})" for each in facts.requirements)
     if facts.not_reachable is not None:
         sentences.insert(
@@ -441,19 +442,6 @@ def _value_in_hindsight(rows: DecidedRows) -> float | None:
         return best_threshold(rows.scores, rows.y, rows.metric, model_requirements(model), weight=rows.weight).value
     except InfeasibleError:
         return None
-
-
-def _refer_region(facts: ModelFacts) -> str:
-    """Say which rows are referred to a person."""
-    low, high = facts.refer_region or (0.0, 0.0)
-    return f"rows with a probability of “{facts.positive}” from {low:.4g} to {high:.4g}"
-
-
-def _referral_fact(facts: ModelFacts, rows: str) -> dict[str, str]:
-    """Say which rows are referred to a person, and how many; nothing if every row is decided."""
-    if facts.refer_region is None:
-        return {}
-    return {"Referred to a person": f"{_refer_region(facts)}: {rows}, which the value leaves out"}
 
 
 def _bracketed(ends: Pair | None) -> str:

@@ -23,9 +23,8 @@ from metricfit.report.evaluation import Decisions, Floats, count_decisions, paid
 from metricfit.report.page import Section
 from metricfit.tabular.compare.verdict import ComparisonRow
 from metricfit.tabular.insight.importance import Importance
-from metricfit.tabular.insight.periods import Period, value_of_rows
-from metricfit.tabular.insight.value_intervals import class_intervals
-from metricfit.tabular.insight.worst_rows import WorstRows
+from metricfit.tabular.insight.judged_rows import WorstRows
+from metricfit.tabular.insight.value_intervals import Period, class_intervals, value_of_rows
 
 if TYPE_CHECKING:  # the families need packages that pages do not
     from metricfit.tabular.ensemble import ModelRow

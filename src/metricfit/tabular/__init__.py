@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from metricfit.tabular.families.in_context import InContext
     from metricfit.tabular.families.network import Network
     from metricfit.tabular.insight.importance import Importance
-    from metricfit.tabular.insight.worst_rows import WorstRows
+    from metricfit.tabular.insight.judged_rows import WorstRows
     from metricfit.tabular.tuned import TunedDecisionClassifier
     from metricfit.tabular.watch import Watch
 
@@ -42,7 +42,7 @@ _HOMES = {
     "metricfit.tabular.families.in_context": "InContext",
     "metricfit.tabular.families.network": "Network",
     "metricfit.tabular.insight.importance": "Importance",
-    "metricfit.tabular.insight.worst_rows": "WorstRows",
+    "metricfit.tabular.insight.judged_rows": "WorstRows",
     "metricfit.tabular.tuned": "TunedDecisionClassifier",
     "metricfit.tabular.watch": "Watch",
 }

@@ -1,35 +1,47 @@
-"""MetricClassifier: a scikit-learn classifier for tables that decides for a metric."""
+"""MetricClassifier: a scikit-learn classifier for tables that decides for a metric.
+
+A table that is read in batches is never in memory as a whole. What decisions, metrics and reports need of it are the
+logits, and the columns that hold the costs of each row.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.types import ScalarAverage
+from metricfit.data.reading import Batch, ColumnTypes
 from metricfit.decide.held_out import HeldOut
-from metricfit.errors import InvalidValueError, shorten
+from metricfit.errors import InvalidValueError, MetricfitError, TableError
 from metricfit.metrics.curves import Requirements
-from metricfit.metrics.metric import Formula, Metric
-from metricfit.tabular import inputs, storage, stored_ensemble
-from metricfit.tabular.calibration_rows import keep_apart
+from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.tabular import stored_ensemble
+from metricfit.tabular.checks import (
+    check_parameters,
+    checked_table,
+    describe_unseen,
+    parts_of_table,
+    unchanged_if_it_fails,
+)
 from metricfit.tabular.deciding import DecidingClassifier
+from metricfit.tabular.encoding.columns import Category, Date, Text
 from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.families.family import Features, Floats
 from metricfit.tabular.notebook import Rows
-from metricfit.tabular.parameters import check_parameters
-from metricfit.tabular.row_checks import unchanged_if_it_fails
-from metricfit.tabular.scored_rows import ScoredRows
-from metricfit.tabular.training_rows import prepare_rows
+from metricfit.tabular.training_rows import held_out_apart, keep_apart, prepare_rows
 
 log = logging.getLogger("metricfit.tabular")
 
@@ -125,7 +137,6 @@ class MetricClassifier(DecidingClassifier):
     """
 
     average: ScalarAverage
-    _judges: Sequence[Ensemble] = ()  # of each fold; not saved
 
     def __init__(
         self,
@@ -185,15 +196,15 @@ class MetricClassifier(DecidingClassifier):
         with unchanged_if_it_fails(self):
             check_parameters(self)
             training, apart = keep_apart(self, X, y, sample_weight, groups)
-            prepared = prepare_rows(self, training.X, training.y, training.weight, training.groups, apart=apart)
+            prepared = prepare_rows(self, *training, apart=apart)
             fitted = fit_ensemble(self, prepared)
             self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, Rows(fitted.models), fitted.held_out
             self.history_, self._seed = fitted.history, prepared.seed
-            self._places, self._judges, self._pooled_logits = fitted.places, fitted.judges, fitted.pooled_logits
+            self._places, self._scorers, self._pooled_logits = fitted.places, fitted.judges, fitted.pooled_logits
             self._training_share = fitted.training_share
             if apart is not None:
-                self.held_out_, self._places = apart.held_out(self)
-                self._judges, self._pooled_logits, self._training_share = [self.ensemble_], None, 1.0
+                self.held_out_, self._places = held_out_apart(self, apart)
+                self._scorers, self._pooled_logits, self._training_share = [self.ensemble_], None, 1.0
             self._decide(self.held_out_, np.zeros(self.held_out_.logits.shape[1]))
         return self
 
@@ -252,78 +263,21 @@ class MetricClassifier(DecidingClassifier):
             page = pages.write_evaluation_page(self, X, y, path, threshold=threshold, data=data, groups=groups)
         return Path(page)
 
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        trusted: Sequence[str] | None = None,
-        *,
-        data: str | None = None,
-        target: str | None = None,
-    ) -> None:
-        """Write the fitted model to a new folder, as JSON, safetensors and files of skops; nothing is pickled.
-
-        The folder also has a model card for people, ``model_card.md``, which loading ignores.
-
-        Args:
-            path: A folder that does not exist or has no files.
-            trusted: Names of types in the user's own models, beside those that skops trusts; an error names them.
-            data: Name of the table, for the model card.
-            target: Name of the predicted column, for the model card.
-
-        Raises:
-            ValueError: If a model of the user has types that are not trusted.
-        """
-        check_is_fitted(self, "decision_")
-        storage.save(self, path, trusted, data=data, target=target)
-
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], trusted: Sequence[str] | None = None, **user_functions: Any
-    ) -> MetricClassifier:
-        """Load a model from a folder; nothing in the folder is executed.
-
-        Args:
-            path: The folder that ``save`` wrote.
-            trusted: Names of types in the user's own models, beside those that skops trusts; an error names them.
-                Trust them only if you trust where the folder comes from.
-            user_functions: ``metric=`` or ``network=``, if the saved model was trained with a user-defined function;
-                functions are not stored in the folder.
-
-        Returns:
-            The fitted model.
-
-        Raises:
-            ValueError: If the folder is damaged or incomplete, or has types that are not trusted.
-        """
-        model = cls()
-        storage.load(model, path, trusted, user_functions)
-        return model
-
-    def _write_parts(self, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
-        return stored_ensemble.write_parts(self, arrays, files)
-
-    def _read_parts(self, stored: storage.Stored) -> None:
-        self._restore(stored_ensemble.read_parts(stored, len(self.classes_)))
-
-    def _faults(self) -> list[str]:
-        try:
-            check_parameters(self)
-        except (ValueError, TypeError) as error:
-            return [f"parameters: {shorten(error)}"]
-        stored_ensemble.check_parts(self)
-        return []
+    _write_parts = stored_ensemble.write_parts
+    _read_parts = stored_ensemble.read_parts
+    _faults = stored_ensemble.faults_of
 
     def _calibrated_logits(self, X: Any) -> Floats:
         if isinstance(X, ScoredRows):
             return X.logits
-        table = inputs.checked_table(self, X, reset=False)
+        table = checked_table(self, X, reset=False)
         unseen = self.encoder_.count_unseen(table)
         if unseen:
-            log.warning(inputs.describe_unseen(unseen, len(table)))
+            log.warning(describe_unseen(unseen, len(table)))
         return self._logits_of_table(table)
 
     def _logits_of_table(self, table: Any) -> Floats:
-        parts = inputs.parts(table, ROWS_AT_ONCE)
+        parts = parts_of_table(table, ROWS_AT_ONCE)
         return np.concatenate([self.ensemble_.logits(Features(self.encoder_.transform(part), part)) for part in parts])
 
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, Floats]:
@@ -333,14 +287,11 @@ class MetricClassifier(DecidingClassifier):
         folds = np.random.default_rng(self._seed).integers(self.ensemble_.folds, size=len(features))
         return self._pooled_rows().with_copies_as_groups(), self.ensemble_.logits_of_folds(features, folds)
 
-    def _fold_scorers(self) -> Sequence[Ensemble]:
-        return self._judges
-
     def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Ensemble]) -> Floats:
         return logits_by_fold(scorers, self._features(X), folds)
 
     def _features(self, X: Any) -> Features:
-        table = inputs.checked_table(self, X, reset=False)
+        table = checked_table(self, X, reset=False)
         return Features(self.encoder_.transform(table), table)
 
     def __sklearn_tags__(self) -> Tags:
@@ -350,3 +301,132 @@ class MetricClassifier(DecidingClassifier):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+WHOLE_NUMBER = re.compile(r"-?(0|[1-9]\d*)")
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """Stands for a table wherever a model predicts: ``model.predict(rows)`` decides without computing logits again.
+
+    Attributes:
+        logits: The calibrated logits, ``(n, 1)`` or ``(n, c)``.
+        kept: Columns with the costs of each row, by name.
+        unseen: Rows with categories that the training rows did not have, by column.
+
+    Example:
+        >>> from metricfit import MetricClassifier
+        >>> X = np.random.default_rng(0).normal(size=(100, 2))
+        >>> model = MetricClassifier(models=["linear"], random_state=0).fit(X, X[:, 0] > 1)
+        >>> parts = [ScoredRows.of(model, X[:60]), ScoredRows.of(model, X[60:])]
+        >>> bool((model.predict(ScoredRows.join(parts)) == model.predict(X)).all())
+        True
+    """
+
+    logits: NDArray[np.float64]
+    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    unseen: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: MetricClassifier, X: Any) -> ScoredRows:
+        """Return the rows of a table with their logits."""
+        kept = {name: np.asarray(X[name]) for name in get_metric(model.metric).columns}
+        if not len(X):  # a table that an estimator would refuse
+            outputs = 1 if len(model.classes_) == 2 else len(model.classes_)
+            return cls(np.zeros((0, outputs)), kept)
+        table = checked_table(model, X, reset=False)
+        return cls(model._logits_of_table(table), kept, model.encoder_.count_unseen(table))
+
+    @classmethod
+    def join(cls, parts: Sequence[ScoredRows]) -> ScoredRows:
+        """Return the rows of several parts, one after the other."""
+        names = list(parts[0].kept)
+        kept = {name: np.concatenate([part.kept[name] for part in parts]) for name in names}
+        return cls(np.concatenate([part.logits for part in parts]), kept)
+
+    def take(self, rows: NDArray[Any]) -> ScoredRows:
+        """Return some of the rows, by their numbers or by a mask."""
+        return ScoredRows(self.logits[rows], {name: each[rows] for name, each in self.kept.items()})
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that are kept."""
+        return list(self.kept)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and of kept columns."""
+        return len(self), len(self.kept)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.kept[name]
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+
+def score_batch(model: MetricClassifier, X: pd.DataFrame, batch: Batch) -> ScoredRows:
+    """Return the rows of a batch with their logits.
+
+    Args:
+        model: The fitted model.
+        X: The columns of the batch that the model was trained on.
+        batch: The batch, which knows where its rows come from.
+
+    Raises:
+        TableError: The model cannot read a row; the message names the row.
+    """
+    try:
+        return ScoredRows.of(model, X)
+    except MetricfitError:
+        row = _first_unreadable_row(model, X)
+        if row is None:
+            raise
+        try:
+            ScoredRows.of(model, X.iloc[row : row + 1])
+        except MetricfitError as error:
+            raise TableError(f"{batch.source}, row {batch.first + row}: {error}") from None
+        raise
+
+
+def column_types(model: MetricClassifier, target: str | None = None) -> ColumnTypes:
+    """Return which columns of a text file are text, by what the model knows about its columns.
+
+    Without that, a column of codes such as 007 would be text in one batch and numbers in another, where no code has a
+    letter.
+
+    Args:
+        model: The fitted model.
+        target: Name of the column with labels. If the model's labels are text, so are those of the file, and words
+            such as NA are labels.
+    """
+    names = getattr(model, "feature_names_in_", ())
+    columns = model.encoder_.columns or [None] * len(names)
+    text = [str(name) for name, column in zip(names, columns, strict=False) if _is_text(column)]
+    labels_are_text = target is not None and model.classes_.dtype.kind in "OUT"
+    return ColumnTypes(text, [str(target)] if labels_are_text else [])
+
+
+def _is_text(column: object) -> bool:
+    if isinstance(column, Category):  # categories that are whole numbers may be written as 1 or as 1.0, unless as 01
+        return not all(category is None or WHOLE_NUMBER.fullmatch(category) for category in column.categories)
+    return isinstance(column, (Date, Text))
+
+
+def _first_unreadable_row(model: MetricClassifier, X: pd.DataFrame) -> int | None:
+    """Return the number of the first row that the model cannot read, found by halving; None if each can be read."""
+    readable, unreadable = 0, len(X)
+    while unreadable - readable > 1:
+        middle = (readable + unreadable) // 2
+        try:
+            model._features(X.iloc[readable:middle])
+        except MetricfitError:
+            unreadable = middle
+        else:
+            readable = middle
+    try:
+        model._features(X.iloc[readable:unreadable])
+    except MetricfitError:
+        return readable
+    return None

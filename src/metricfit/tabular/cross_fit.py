@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from metricfit.core.arrays import Integers
 
 #: Number of parts of the held-out rows, and of those for which a choice takes long.
 PARTS, FEW_PARTS = 10, 4

@@ -24,8 +24,8 @@ from metricfit.core.arrays import Floats, Integers
 from metricfit.core.types import LabelAverage
 from metricfit.decide.bounds import check_confidence
 from metricfit.decide.calibration import sigmoid, softmax
-from metricfit.decide.choose import choose_decision
-from metricfit.decide.class_requirements import model_requirements
+from metricfit.decide.choose import checked_guarantee, choose_decision
+from metricfit.decide.class_requirements import check_class_index, model_requirements
 from metricfit.decide.costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.decide.decision import REFERRED, Decision, ThresholdDecision
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
@@ -37,10 +37,10 @@ from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.class_order import check_has_order
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.tabular.held_out_scores import check_training_share
-from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of, shares_of
-from metricfit.tabular.row_checks import (
+from metricfit.tabular.checks import (
+    FitRows,
     average_of_classes,
     checked_labels,
     checked_weights,
@@ -48,19 +48,17 @@ from metricfit.tabular.row_checks import (
     value_of_classes,
     value_of_labels,
 )
+from metricfit.tabular.estimator_scores import check_training_share
+from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of, shares_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from metricfit.tabular.insight.importance import Importance
-    from metricfit.tabular.insight.worst_rows import WorstRows
+    from metricfit.tabular.insight.judged_rows import WorstRows
     from metricfit.tabular.plots import Plots
     from metricfit.tabular.storage import Stored
     from metricfit.tabular.watch import Watch
-
-
-#: The share of the positive class, or of each class by its label; "estimate" for that of new rows.
-Prevalence = float | Mapping[Any, float] | Literal["estimate"]
 
 
 class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -78,7 +76,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         prevalence_interval_: Its 95 % bootstrap interval, if it was estimated from new rows.
         drift_: Whether another class balance explains the scores of these rows.
         decision_: The decision about calibrated logits plus ``shift_``.
-        threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
+        threshold_: FitRows are positive where ``predict_proba`` of the positive class is at least this. None for several
             classes, and for costs in columns, where ``row_thresholds(X)`` gives the threshold of each row.
         thresholds_: For several labels, one threshold of the probability per label; otherwise None.
         threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
@@ -106,7 +104,6 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     confidence: float | None = None
     classes_: NDArray[Any]
     pos_label_: Any
-    held_out_: HeldOut
     shift_: Floats
     #: What was estimated from new rows without labels by the last ``rethreshold``.
     prior_shift_: PriorShift | None = None
@@ -117,12 +114,13 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     offsets_: NDArray[np.float64] | None
     refer_label_: Any = "refer"
     refer_region_: tuple[float, float] | None
-    referred_share_: float
     #: For each class number its index in ``classes_``; the positive class of two has number 1.
     _order: NDArray[np.int64]
     _seed: int
     #: The held-out rows with the weights and calibrations of the final model, as new rows have them; None if equal.
     _pooled_logits: Floats | None = None
+    #: What scored the held-out rows, by the numbers in ``_places.folds``; not saved.
+    _scorers: Sequence[Any] = ()
     #: The smallest share of the rows that a model was trained on which scored held-out rows. It is 1 if they were kept
     #: apart, and the model that scores new rows scored them.
     _training_share: float = 1.0
@@ -248,10 +246,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             )
             self.refer_label_ = label
             self._show_decision()
-        if self.decision_.evidence.not_reachable is not None:
-            warnings.warn(
-                f"{self.decision_.evidence.not_reachable}. The model refers these rows", InfeasibleWarning, stacklevel=2
-            )
+        self._warn_if_not_reachable("The model refers these rows", levels=3)
         return self
 
     @property
@@ -285,13 +280,14 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """Return calibrated logits, shifted so that the decision is at 0.
 
         Args:
-            X: Rows with the columns of ``fit``.
+            X: FitRows with the columns of ``fit``.
 
         Returns:
             For two classes ``(n,)``, positive for the second of ``classes_``; for several ``(n, c)``, with the offsets
             added, so that the largest decides; for labels ``(n, c)``, positive where a label is predicted.
         """
-        margins = self._margins(X)
+        logits = self._logits_to_decide(X)
+        margins = np.asarray(self.decision_.margins(logits))
         if self._has_labels:
             return margins
         if margins.ndim == 2:
@@ -302,7 +298,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """Predict labels: by the threshold for two classes, by the largest log-probability plus offset for several.
 
         Args:
-            X: Rows with the columns of ``fit``.
+            X: FitRows with the columns of ``fit``.
 
         Returns:
             One of ``classes_`` per row; for several labels 0 and 1, ``(n, c)``. After ``refer``, its label for rows
@@ -323,7 +319,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         It differs between rows only with costs in columns, such as ``cost(fp=5, fn="amount")``.
 
         Args:
-            X: Rows with the columns of the costs.
+            X: FitRows with the columns of the costs.
 
         Returns:
             One threshold per row: infinity for rows that are never positive, because missing them costs nothing.
@@ -344,7 +340,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """Return calibrated probabilities.
 
         Args:
-            X: Rows with the columns of ``fit``.
+            X: FitRows with the columns of ``fit``.
 
         Returns:
             One row per row of ``X``, with a column for each of ``classes_`` or each label.
@@ -361,10 +357,10 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the metric of the predictions, negated if lower is better, so that higher is always better.
 
-        Rows that are referred to a person (``refer``) do not count.
+        FitRows that are referred to a person (``refer``) do not count.
 
         Args:
-            X: Rows with the columns of ``fit``.
+            X: FitRows with the columns of ``fit``.
             y: Their labels.
             sample_weight: One weight per row.
 
@@ -378,24 +374,20 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         if self._has_labels:
             value = value_of_labels(metric, self.predict(X), y, sample_weight, self.average)
         else:
-            decided, labels = self._decide_rows(X), checked_labels(self, y)
-            check_consistent_length(decided, labels)
-            unknown = np.setdiff1d(labels, self.classes_)
-            if len(unknown):
-                listed = ", ".join(map(str, unknown[:5]))
-                raise InvalidValueError(f"y has labels that were not there in fit: {listed}")
-            weight = checked_weights(sample_weight, labels)
+            decided, numbers = self._decide_rows(X), self._numbers_of_known(y)
+            check_consistent_length(decided, numbers)
+            weight = checked_weights(sample_weight, numbers)
             kept = decided != REFERRED
             if not kept.any():
                 raise InvalidValueError("every row is referred, so that there are no decisions to score")
             value = value_of_classes(
                 metric,
                 decided[kept],
-                self._numbers_of(labels)[kept],
+                numbers[kept],
                 len(self.classes_),
                 None if weight is None else weight[kept],
                 average=average_of_classes(self.average),
-                costs=self._costs_of(X, len(labels)),
+                costs=self._costs_of(X, len(numbers)),
             )
         return -value if metric.minimize else value
 
@@ -418,7 +410,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         from a column, decisions after shuffling it use the shuffled costs, and are judged by the true ones.
 
         Args:
-            X: Rows with the columns of ``fit`` that the model was not trained on; at least 10, with two classes.
+            X: FitRows with the columns of ``fit`` that the model was not trained on; at least 10, with two classes.
             y: Their labels.
             sample_weight: One weight per row.
             repeats: Number of shuffles per column.
@@ -461,7 +453,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         cost most. Among them are often wrong labels, rows of another kind, and what the columns do not say.
 
         Args:
-            X: Rows with the columns of ``fit`` that the model was not trained on.
+            X: FitRows with the columns of ``fit`` that the model was not trained on.
             y: Their labels.
             n: Number of rows to return, at most.
             out_of_fold: Whether ``X`` and ``y`` are those that were passed to ``fit``. Each row is then decided by the
@@ -484,8 +476,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             >>> model.worst(X, y, n=1, out_of_fold=True).table.index.tolist()
             [7]
         """
-        from metricfit.tabular.insight.judged_rows import judged_rows
-        from metricfit.tabular.insight.worst_rows import find_worst_rows
+        from metricfit.tabular.insight.judged_rows import find_worst_rows, judged_rows
 
         return find_worst_rows(judged_rows(self, X, y, out_of_fold=out_of_fold), n)
 
@@ -521,7 +512,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         after the other (Waudby-Smith and Ramdas 2024), so looking every day causes no false alarms.
 
         Args:
-            X: Rows with the columns of ``fit``.
+            X: FitRows with the columns of ``fit``.
             y: Their labels.
             subject_to: Requirements on rates, F-beta, jaccard or cost, such as ``"recall >= 0.85"``; by default those
                 of the model.
@@ -550,7 +541,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
         Args:
             path: The file to write. Missing folders are created.
-            X: Rows to compare the graph and the model on, such as the training rows. By default rows are made up, with
+            X: FitRows to compare the graph and the model on, such as the training rows. By default rows are made up, with
                 numbers around the medians, known and unknown categories, and missing values. A TunedDecisionClassifier
                 needs rows, and its estimator must be a linear model, a tree or a forest of scikit-learn or a
                 LGBMClassifier, behind steps that scale or impute numbers.
@@ -565,6 +556,56 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """
         check_is_fitted(self, "decision_")
         return import_module("metricfit.export.onnx").export_onnx(self, path, X)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        trusted: Sequence[str] | None = None,
+        *,
+        data: str | None = None,
+        target: str | None = None,
+    ) -> None:
+        """Write the fitted model to a new folder, as JSON, safetensors and files of skops; nothing is pickled.
+
+        The folder also has a model card for people, ``model_card.md``, which loading ignores.
+
+        Args:
+            path: A folder that does not exist or has no files.
+            trusted: Names of types in the user's own models, beside those that skops trusts; an error names them.
+                LightGBM's are among these.
+            data: Name of the table, for the model card.
+            target: Name of the predicted column, for the model card.
+
+        Raises:
+            ValueError: If a model of the user has types that are not trusted.
+        """
+        check_is_fitted(self, "decision_")
+        from metricfit.tabular import storage  # loads the families
+
+        storage.save(self, path, trusted, data=data, target=target)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], trusted: Sequence[str] | None = None, **user_functions: Any) -> Self:
+        """Load a model from a folder; nothing in the folder is executed.
+
+        Args:
+            path: The folder that ``save`` wrote.
+            trusted: Names of types in the user's own models, beside those that skops trusts; an error names them.
+                Trust them only if you trust where the folder comes from.
+            user_functions: ``metric=`` or ``network=``, if the saved model was trained with a user-defined function;
+                functions are not stored in the folder.
+
+        Returns:
+            The fitted model.
+
+        Raises:
+            ValueError: If the folder is damaged or incomplete, or has types that are not trusted.
+        """
+        from metricfit.tabular import storage  # loads the families
+
+        model: Self = cls(None)  # every parameter is in the folder
+        storage.load(model, path, trusted, user_functions)
+        return model
 
     def _set_classes(
         self, target: NDArray[Any], declared: Sequence[Any] | None, counted: NDArray[Any] | None = None
@@ -593,10 +634,6 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         check_is_fitted(self, "decision_")
         return self._calibrated_logits(X) + self.shift_
 
-    def _margins(self, X: Any) -> Floats:
-        logits = self._logits_to_decide(X)
-        return np.asarray(self.decision_.margins(logits))
-
     def _logits_to_decide(self, X: Any) -> Floats:
         """Return what the decision is about: logits, or cost margins if rows have costs of their own."""
         check_is_fitted(self, "decision_")
@@ -621,6 +658,35 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """Return class numbers; of two classes, the positive one is 1."""
         return np.argsort(self._order)[np.searchsorted(self.classes_, labels)]
 
+    def _numbers_of_known(self, y: Any) -> Integers:
+        """Return class numbers of labels that a user passes; other labels than those of ``fit`` are refused."""
+        labels = checked_labels(self, y)
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            listed = ", ".join(quote(label) for label in unknown[:5].tolist())
+            raise InvalidValueError(f"y has labels that were not there in fit: {listed}")
+        return self._numbers_of(labels)
+
+    def _check_decision(self, rows: FitRows, columns: Mapping[str, Floats]) -> None:
+        """Refuse requirements, costs and a confidence that the rows do not support, before anything is trained.
+
+        Args:
+            rows: The rows on which the decision will be chosen.
+            columns: The columns with the costs of each row.
+
+        Raises:
+            InvalidValueError: A requirement is on a class that there is not, or costs or a confidence cannot be used.
+            InfeasibleError: There are too few rows for the confidence.
+        """
+        has_labels = rows.y.ndim == 2
+        requirements, metric = model_requirements(self, has_labels=has_labels), get_metric(self.metric)
+        if not has_labels or isinstance(metric, GroupGap):
+            check_class_index(len(self.classes_), metric)
+        check_costs(metric, columns, 0 if has_labels else len(self.classes_), requirements)
+        if self.confidence is not None:
+            y = rows.y if has_labels else self._numbers_of(rows.y)
+            checked_guarantee(requirements, y, self.confidence, weight=rows.weight, groups=rows.groups)
+
     def _decide(self, held_out: HeldOut, shift: Floats) -> None:
         """Choose the decision on these rows, and show it in the public attributes."""
         if self.confidence is not None:
@@ -639,13 +705,15 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             out_of_fold=self._decides_out_of_fold(),
         )
         self._show_decision()
+        self._warn_if_not_reachable(
+            "The model is kept and decides there; rethreshold(subject_to=...) chooses again without training"
+        )
+
+    def _warn_if_not_reachable(self, consequence: str, levels: int = 4) -> None:
+        """Say that no decision meets the requirements; the line that called ``fit`` or ``refer`` is named."""
         if self.decision_.evidence.not_reachable is not None:
-            warnings.warn(
-                f"{self.decision_.evidence.not_reachable}. The model is kept and decides there; "
-                "rethreshold(subject_to=...) chooses again without training",
-                InfeasibleWarning,
-                stacklevel=3,
-            )
+            message = f"{self.decision_.evidence.not_reachable}. {consequence}"
+            warnings.warn(message, InfeasibleWarning, stacklevel=levels)
 
     def _decides_out_of_fold(self) -> bool:
         """Whether the rows to decide on were scored by other models than new rows are, whatever parameters say now."""
@@ -656,11 +724,6 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         for name, value in attributes.items():
             setattr(self, name, value)
         self._show_decision()
-
-    @property
-    def _fitted_before(self) -> Any:
-        """The estimator that was passed and decides as it is, if there is one; a folder holds it once."""
-        return None
 
     @abstractmethod
     def _write_parts(self, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
@@ -703,34 +766,22 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         pooled = self._pooled_logits
         return self.held_out_ if pooled is None else replace(self.held_out_, logits=pooled)
 
-    def _rows_at_balance(self, prevalence: Prevalence | None, X: Any) -> tuple[HeldOut, Floats, PriorShift | None]:
+    def _rows_at_balance(self, prevalence: Any, X: Any) -> tuple[HeldOut, Floats, PriorShift | None]:
         """Return the held-out rows at a class balance, the shift of the logits, and what was estimated from ``X``."""
-        estimate = self._estimate_balance(prevalence, X)
-        if prevalence is None:
-            return self.held_out_, np.zeros_like(self.shift_), None
-        if estimate is not None:
-            shares = estimate.shares
-        else:
-            assert not isinstance(prevalence, str)
-            shares = shares_of(prevalence, self.classes_[self._order])
-        held_out = self.held_out_.with_class_shares(shares)
-        return held_out, (held_out.logits - self.held_out_.logits)[0], estimate
-
-    def _estimate_balance(self, prevalence: Any, X: Any) -> PriorShift | None:
-        """Estimate the class balance of rows without labels; None if another one, or none, is given."""
-        estimated = isinstance(prevalence, str) and prevalence == "estimate"
-        if isinstance(prevalence, str) and not estimated:
+        estimated = isinstance(prevalence, str)
+        if estimated and prevalence != "estimate":
             raise InvalidValueError(f"prevalence is a share, one per class, or 'estimate'; got {quote(prevalence)}")
         if estimated == (X is None):
-            raise InvalidValueError(
-                "prevalence='estimate' needs new rows without labels: rethreshold(prevalence='estimate', X=new_rows)"
-                if estimated
-                else "X is for prevalence='estimate': rethreshold(prevalence='estimate', X=new_rows)"
+            needs = (
+                "prevalence='estimate' needs new rows without labels" if estimated else "X is for prevalence='estimate'"
             )
-        if not estimated:
-            return None
-        held_out, logits = self._comparable_rows(X)
-        return estimate_prior_shift(held_out, logits, seed=self._seed)
+            raise InvalidValueError(f"{needs}: rethreshold(prevalence='estimate', X=new_rows)")
+        if prevalence is None:
+            return self.held_out_, np.zeros_like(self.shift_), None
+        estimate = estimate_prior_shift(*self._comparable_rows(X), seed=self._seed) if estimated else None
+        shares = estimate.shares if estimate else shares_of(prevalence, self.classes_[self._order])
+        held_out = self.held_out_.with_class_shares(shares)
+        return held_out, (held_out.logits - self.held_out_.logits)[0], estimate
 
     @property
     def prevalence_(self) -> float | dict[Any, float]:
@@ -745,18 +796,13 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """
         check_is_fitted(self, "decision_")
         shift = self.shift_ if len(self.classes_) > 2 else np.concatenate([np.zeros_like(self.shift_), self.shift_])
-        prevalence: float | dict[Any, float] = self._by_label(
-            softmax((np.log(self.held_out_.shares) + shift)[None])[0].tolist()
-        )
-        return prevalence
+        return self._by_label(softmax((np.log(self.held_out_.shares) + shift)[None])[0].tolist())
 
     @property
     def prevalence_interval_(self) -> tuple[float, float] | dict[Any, tuple[float, float]] | None:
         """The 95 % interval of ``prevalence_`` if it was estimated, otherwise None."""
-        if self.prior_shift_ is None:
-            return None
-        interval: Any = self._by_label([(low, high) for low, high in self.prior_shift_.intervals.tolist()])
-        return interval
+        shift = self.prior_shift_
+        return None if shift is None else self._by_label(list(map(tuple, shift.intervals.tolist())))
 
     @property
     def drift_(self) -> Drift | None:

@@ -18,15 +18,14 @@ from metricfit.decide.costs import row_costs
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.runs.executor import runs_on_cluster
+from metricfit.tabular.checks import threads_of
 from metricfit.tabular.cross_fit import FEW_PARTS, FEWEST_FOLDS, PARTS, judges_of, judging_parts
 from metricfit.tabular.ensemble import Ensemble, Mixture, ModelRow, OutOfFold, build_ensemble, cross_fit, fit_mixture
+from metricfit.tabular.estimator_scores import SMALLEST_TRAINING_SHARE, check_training_share
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, Floats, Integers, TrainingRows
-from metricfit.tabular.fit_progress import FitTracker, choose_watcher
-from metricfit.tabular.held_out_scores import SMALLEST_TRAINING_SHARE, check_training_share
 from metricfit.tabular.large_rows import CompactFeatures, split_large_table
-from metricfit.tabular.out_of_fold import FamilyResult, fit_families, join_groups
-from metricfit.tabular.parameters import threads_of
+from metricfit.tabular.out_of_fold import FamilyResult, FitTracker, choose_watcher, fit_families, join_groups
 from metricfit.tabular.row_folds import Splits, choose_folds, is_forward
 from metricfit.tabular.training_rows import PreparedRows
 

@@ -83,11 +83,6 @@ def is_forward(cv: Any) -> bool:
     return isinstance(cv, TimeSeriesSplit) or (isinstance(cv, str) and cv == FORWARD)
 
 
-def takes_row_numbers(cv: Any) -> bool:
-    """Return whether ``cv`` is a splitter or a list of row numbers, which count all rows that were passed."""
-    return cv is not None and not isinstance(cv, (str, Integral))
-
-
 def stratified_folds(rows: TrainingRows, number: int, groups: NDArray[Any] | None, seed: int) -> Splits:
     """Split the rows into this many folds, or as many as the rarest class allows.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,11 @@ from metricfit.decide.shift import Drift, PriorShift
 from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.metrics.metric_parameters import LARGEST_PARAMETER
+from metricfit.tabular.facts import model_card
 from metricfit.tabular.families.family import MissingArgumentError
 from metricfit.tabular.families.in_context import InContext
 from metricfit.tabular.families.network import Network
-from metricfit.tabular.families.skops_files import model_from_bytes, model_to_bytes, trusted_types
-from metricfit.tabular.model_card import model_card
-from metricfit.tabular.model_folder import read_folder, write_folder
+from metricfit.tabular.model_folder import model_from_bytes, model_to_bytes, read_folder, trusted_types, write_folder
 
 if TYPE_CHECKING:
     from metricfit.tabular.deciding import DecidingClassifier
@@ -44,8 +43,64 @@ COLUMN, SHIFT = "held_out.column.", "prior_shift."
 OBJECTS = ("models", "cv", "estimator")
 #: In place of the parameter ``estimator``, if it is the fitted estimator itself.
 SAME = "fitted"
-#: Parts of every model in model.json.
-SECTIONS: dict[str, type] = {"parameters": dict, "classes": dict, "features": dict, "decision": dict}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _is_list(value: Any, *kinds: type) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, kinds) for entry in value)
+
+
+#: What an entry of model.json can be, in the words of messages.
+OBJECT, OBJECTS_LISTED, TEXT, YES_NO = "an object", "a list of objects", "text", "true or false"
+NUMBER, POSITIVE, WHOLE, COUNT = (
+    "a finite number",
+    "a finite number above 0",
+    "a whole number",
+    "a whole number above 0",
+)
+ENTRIES: dict[str, Callable[[Any], bool]] = {
+    OBJECT: lambda value: isinstance(value, dict),
+    OBJECTS_LISTED: lambda value: _is_list(value, dict),
+    "a list of objects or null": lambda value: _is_list(value, dict, type(None)),
+    "a list of text": lambda value: _is_list(value, str),
+    "a list of text or null": lambda value: _is_list(value, str, type(None)),
+    "a list of text or numbers": lambda value: _is_list(value, str, int, float),
+    TEXT: lambda value: isinstance(value, str),
+    YES_NO: lambda value: isinstance(value, bool),
+    NUMBER: _is_number,
+    POSITIVE: lambda value: _is_number(value) and value > 0,
+    WHOLE: lambda value: type(value) is int and 0 <= value < 2**63,
+    COUNT: lambda value: type(value) is int and 1 <= value < 2**63,
+}
+
+
+def check_entries(description: Any, kinds: Mapping[str, str], place: str = "", *, optional: bool = False) -> None:
+    """Refuse a description that lacks entries, or has entries of another kind.
+
+    Args:
+        description: A part of model.json.
+        kinds: For each name what its entry is, one of ``ENTRIES``.
+        place: Where the part stands, for messages.
+        optional: Whether entries may be missing or null.
+
+    Raises:
+        ModelFileError: An entry is of another kind.
+
+    Example:
+        >>> check_entries({"seed": 3}, {"seed": WHOLE})
+        >>> check_entries({"seed": "3"}, {"seed": WHOLE})
+        Traceback (most recent call last):
+        metricfit.errors.ModelFileError: model.json: seed must be a whole number, got '3'
+    """
+    if not isinstance(description, dict):
+        raise ModelFileError(f"model.json holds {quote(description)} in place of an object")
+    for name, kind in kinds.items():
+        value = description.get(name)
+        if not ENTRIES[kind](value) and not (optional and value is None):
+            raise ModelFileError(f"model.json: {place}{name} must be {kind}, got {quote(value)}")
 
 
 @dataclass(frozen=True)
@@ -121,7 +176,7 @@ def load(
         stored = Stored(description, arrays, files, names, user_functions)
         for name, value in _read_parameters(stored, known).items():  # set_params would look into the estimator
             setattr(model, name, value)
-        model._restore(_read_decision(stored, model.cv))
+        model._restore(_read_decision(stored))
         model._read_parts(stored)
         faults = decision_faults(model) or model._faults()
         if faults:
@@ -142,7 +197,7 @@ def _write_parameters(model: Any, files: dict[str, bytes]) -> dict[str, Any]:
     parameters["random_state"] = int(state) if isinstance(state, (int, np.integer)) else None
     for name, value in parameters.items():
         if name in OBJECTS:
-            is_same = value is not None and value is model._fitted_before
+            is_same = value is not None and value is getattr(model, "_one_estimator", None)
             parameters[name] = SAME if is_same else write_parameter(name, value, files)
         elif isinstance(value, np.generic):
             parameters[name] = value.item()
@@ -268,10 +323,10 @@ def _decision_arrays(model: Any) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _read_decision(stored: Stored, cv: Any) -> dict[str, Any]:
+def _read_decision(stored: Stored) -> dict[str, Any]:
     """Return the attributes that every fitted estimator has: classes, features, held-out rows and the decision."""
     description, arrays = stored.description, stored.arrays
-    labels, features, folds = description["classes"]["labels"], description["features"], cv
+    labels, features = description["classes"]["labels"], description["features"]
     classes = np.array(labels, dtype=label_type(description["classes"]["dtype"], labels))
     held_out = HeldOut(
         arrays["held_out.logits"],
@@ -282,8 +337,6 @@ def _read_decision(stored: Stored, cv: Any) -> dict[str, Any]:
         {name.removeprefix(COLUMN): values for name, values in arrays.items() if name.startswith(COLUMN)},
     )
     two_classes = len(classes) == 2 and held_out.y.ndim == 1
-    share = description.get("training_share", 1 - 1 / folds if isinstance(folds, int) and folds > 1 else 1.0)
-    check_positive_number("training_share", share)
     try:
         decision = restored_decision(description["decision"])
     except ValueError as error:
@@ -299,7 +352,7 @@ def _read_decision(stored: Stored, cv: Any) -> dict[str, Any]:
         "pos_label_": classes.tolist()[arrays["order"][1]] if two_classes else None,
         "shift_": arrays["shift"],
         "prior_shift_": read_shift(description.get("prior_shift"), arrays, len(classes)),
-        "_training_share": float(share),
+        "_training_share": float(description["training_share"]),
         "decision_": decision,
         "refer_label_": description.get("refer_label"),
     }
@@ -318,12 +371,9 @@ def read_shift(description: Any, arrays: Mapping[str, NDArray[Any]], classes: in
     """
     if description is None:
         return None
-    drift = description.get("drift") if isinstance(description, Mapping) else None
-    if not isinstance(drift, Mapping) or not isinstance(drift.get("found"), bool):
-        raise ModelFileError(f"model.json: prior_shift must describe drift, got {quote(description)}")
-    check_whole_number("prior_shift.rows", description.get("rows"), 1)
-    for name in ("p_value", "distance"):
-        check_finite_number(f"prior_shift.drift.{name}", drift.get(name))
+    check_entries(description, {"rows": COUNT, "drift": OBJECT}, "prior_shift.")
+    drift = description["drift"]
+    check_entries(drift, {"found": YES_NO, "p_value": NUMBER, "distance": NUMBER}, "prior_shift.drift.")
     shares, intervals = arrays.get(SHIFT + "shares"), arrays.get(SHIFT + "intervals")
     if shares is None or intervals is None or shares.shape != (classes,) or intervals.shape != (classes, 2):
         raise ModelFileError(f"prior_shift: there must be one share and one interval for each of {classes} classes")
@@ -357,42 +407,16 @@ def check_description(description: Any, known_parameters: Iterable[str]) -> None
     Raises:
         ModelFileError: Something is wrong; the message names the part.
     """
-    check_sections(description, SECTIONS)
+    sections = dict.fromkeys(("parameters", "classes", "features", "decision"), OBJECT)
+    check_entries(description, sections | {"seed": WHOLE, "training_share": POSITIVE})
     unknown = sorted(set(description["parameters"]) - set(known_parameters))
     if unknown:
         raise ModelFileError(
             f"model.json: parameters that this version does not have: {', '.join(map(quote, unknown[:3]))}"
         )
-    check_whole_number("seed", description.get("seed"), 0)
-    if description["features"].get("number") is not None:
-        check_whole_number("features.number", description["features"]["number"], 1)
-    metric = description["parameters"].get("metric")
-    if (
-        not isinstance(metric, dict)
-        or not isinstance(metric.get("name"), str)
-        or not isinstance(metric.get("own"), bool)
-    ):
-        raise ModelFileError(
-            f"model.json: parameters.metric must have a name (text) and own (true or false), got {quote(metric)}"
-        )
-    labels, names = description["classes"].get("labels"), description["features"].get("names")
-    if not isinstance(labels, list) or not all(isinstance(label, (str, int, float)) for label in labels):
-        raise ModelFileError(f"model.json: classes.labels must be a list of text or numbers, got {quote(labels)}")
-    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        raise ModelFileError(f"model.json: features.names must be a list of text, got {quote(names)}")
-
-
-def check_sections(description: Any, sections: Mapping[str, type]) -> None:
-    """Refuse a description that lacks parts, or has them of another type.
-
-    Raises:
-        ModelFileError: It does.
-    """
-    if not isinstance(description, dict):
-        raise ModelFileError(f"model.json holds {quote(description)} in place of an object")
-    for name, kind in sections.items():
-        if not isinstance(description.get(name), kind):
-            raise ModelFileError(f"model.json: {name} is missing or of a wrong type: {quote(description.get(name))}")
+    check_entries(description["features"], {"number": COUNT, "names": "a list of text"}, "features.", optional=True)
+    check_entries(description["parameters"].get("metric"), {"name": TEXT, "own": YES_NO}, "parameters.metric.")
+    check_entries(description["classes"], {"labels": "a list of text or numbers"}, "classes.")
 
 
 def label_type(name: Any, labels: list[Any]) -> np.dtype[Any]:
@@ -413,38 +437,6 @@ def label_type(name: Any, labels: list[Any]) -> np.dtype[Any]:
     return dtype
 
 
-def check_whole_number(name: str, value: Any, least: int) -> None:
-    """Refuse anything but a whole number from ``least`` on.
-
-    Raises:
-        ModelFileError: It is something else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-        raise ModelFileError(f"model.json: {name} must be a whole number from {least} on, got {quote(value)}")
-
-
-def check_finite_number(name: str, value: Any) -> None:
-    """Refuse anything but a finite number.
-
-    Raises:
-        ModelFileError: It is something else.
-    """
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not abs(value) <= sys.float_info.max:
-        raise ModelFileError(f"model.json: {name} must be a finite number, got {quote(value)}")
-
-
-def check_positive_number(name: str, value: Any) -> None:
-    """Refuse anything but a finite number above 0.
-
-    Raises:
-        ModelFileError: It is something else.
-    """
-    check_finite_number(name, value)
-    if not value > 0:
-        raise ModelFileError(f"model.json: {name} must be above 0, got {quote(value)}")
-
-
 def decision_faults(model: Any) -> list[str]:
     """Return what is wrong with the classes, the held-out rows and the decision of a restored estimator."""
     held_out, decision = model.held_out_, model.decision_
@@ -458,12 +450,8 @@ def decision_faults(model: Any) -> list[str]:
         ("classes", places != list(range(classes)), f"their order is of {len(places)}, there are {classes}"),
         ("features", _names_differ(model), "their names are more or fewer than their number"),
         ("class balance", len(model.shift_) != outputs, "another number of shifts than of outputs"),
-        ("held-out rows", tuple(held_out.logits.shape) != (rows, outputs), "logits and labels of other shapes"),
-        (
-            "held-out rows",
-            has_labels and held_out.y.shape != held_out.logits.shape,
-            "logits and labels of other shapes",
-        ),
+        ("held-out rows", held_out.logits.shape != (rows, outputs), "logits and labels of other shapes"),
+        ("held-out rows", has_labels and held_out.y.shape != (rows, outputs), "logits and labels of other shapes"),
         ("held-out rows", pooled.shape != held_out.logits.shape, "pooled logits of another shape"),
         ("held-out rows", len(held_out.shares) != classes, "another number of shares than of classes"),
         ("held-out rows", not bool(((held_out.y >= 0) & (held_out.y < most)).all()), "labels of other classes"),

@@ -12,19 +12,21 @@ from numpy.typing import NDArray
 
 from metricfit._files import to_json_value
 from metricfit.decide.calibration import Calibration
-from metricfit.errors import ModelFileError, quote
+from metricfit.errors import ModelFileError, shorten
+from metricfit.tabular.checks import check_parameters
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember, ModelRow
 from metricfit.tabular.families.family import Expected, Features, FittedModel, MeanOfFolds, ModelState, restore_model
 from metricfit.tabular.families.user_model import FittedUserModel
 from metricfit.tabular.notebook import Rows
-from metricfit.tabular.storage import Stored, check_positive_number, check_sections, check_whole_number
+from metricfit.tabular.storage import COUNT, NUMBER, OBJECT, OBJECTS_LISTED, POSITIVE, TEXT, Stored, check_entries
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
 
-#: Parts of model.json that no other estimator has.
-SECTIONS: dict[str, type] = {"ensemble": dict, "models": list, "table": dict, "history": list}
+MEMBER = {"name": TEXT, "weight": POSITIVE, "temperature": POSITIVE, "model": OBJECT}
+MODEL_ROW = dict.fromkeys(("weight", "value", "log_loss", "seconds", "fitted_rows", "table_rows"), NUMBER)
+MODEL_ROW |= {"left_out": TEXT}
 
 
 def write_parts(model: MetricClassifier, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
@@ -38,13 +40,13 @@ def write_parts(model: MetricClassifier, arrays: dict[str, NDArray[Any]], files:
     }
 
 
-def read_parts(stored: Stored, classes: int) -> dict[str, Any]:
-    """Return the attributes that ``write_parts`` wrote, for this number of classes.
+def read_parts(model: MetricClassifier, stored: Stored) -> None:
+    """Take over what ``write_parts`` wrote.
 
     Raises:
         ModelFileError: A part is damaged, or does not fit the others.
     """
-    description = stored.description
+    description, classes = stored.description, len(model.classes_)
     _check_description(description)
     tables = {name.removeprefix("table."): each for name, each in stored.arrays.items() if name.startswith("table.")}
     encoder = TableEncoder.restored(description["table"], tables)
@@ -53,23 +55,22 @@ def read_parts(stored: Stored, classes: int) -> dict[str, Any]:
         encoder.scaling.width, classes, stored.trusted, given.get("network"), weights=given.get("weights")
     )
     ensemble = read_ensemble(description["ensemble"], stored.arrays, stored.files, expected)
-    return {
-        "encoder_": encoder,
-        "ensemble_": ensemble,
-        "models_": Rows(ModelRow(**row) for row in description["models"]),
-        "history_": [
-            {name: math.nan if value is None else value for name, value in row.items()}
-            for row in description["history"]
-        ],
-    }
+    model.encoder_, model.ensemble_ = encoder, ensemble
+    model.models_ = Rows(ModelRow(**row) for row in description["models"])
+    history = [row.items() for row in description["history"]]
+    model.history_ = [{name: math.nan if value is None else value for name, value in row} for row in history]
 
 
-def check_parts(model: MetricClassifier) -> None:
-    """Refuse parts that do not fit together, by a row without entries.
+def faults_of(model: MetricClassifier) -> list[str]:
+    """Return wrong parameters; parts that do not fit together are refused, by a row without entries.
 
     Raises:
         ModelFileError: The table has another number of columns, or a model gives no finite logits.
     """
+    try:
+        check_parameters(model)
+    except (ValueError, TypeError) as error:
+        return [f"parameters: {shorten(error)}"]
     encoder = model.encoder_
     if model.n_features_in_ != encoder.features:
         raise ModelFileError(f"features: {model.n_features_in_}, of a table of {encoder.features} columns")
@@ -77,55 +78,30 @@ def check_parts(model: MetricClassifier) -> None:
     table = pd.DataFrame(row, columns=getattr(model, "feature_names_in_", None))
     expected = Expected(encoder.scaling.width, len(model.classes_))
     check_logits(model.ensemble_, Features(encoder.transform(table), table), expected)
+    return []
 
 
 def _check_description(description: dict[str, Any]) -> None:
     """Refuse parts of a wrong type or out of range."""
-    check_sections(description, SECTIONS)
-    check_whole_number("features.number", description["features"].get("number"), 1)
-    _check_ensemble(description["ensemble"])
-    if not all(map(_is_model_row, description["models"])):
-        raise ModelFileError(f"model.json: models must describe families, got {quote(description['models'])}")
-    columns = description["table"].get("columns")
-    if columns is not None and not (isinstance(columns, list) and all(map(_is_column, columns))):
-        raise ModelFileError(f"model.json: table.columns must describe columns, got {quote(columns)}")
-
-
-def _check_ensemble(ensemble: dict[str, Any]) -> None:
-    """Refuse an ensemble whose members have no names, weights and temperatures."""
-    check_positive_number("ensemble.temperature", ensemble.get("temperature"))
-    members = ensemble.get("members")
-    if not isinstance(members, list) or not members or not all(isinstance(member, dict) for member in members):
-        raise ModelFileError(f"model.json: ensemble.members must describe models, got {quote(members)}")
-    for place, member in enumerate(members):
-        if not isinstance(member.get("name"), str):
-            raise ModelFileError(f"model.json: member {place} has no name, got {quote(member.get('name'))}")
-        for name in ("weight", "temperature"):
-            check_positive_number(f"{name} of member {place}", member.get(name))
-
-
-def _is_model_row(row: Any) -> bool:
-    """Whether this tells what became of a family."""
-    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
-        return False
-    numbers = [row.get(name) for name in ("weight", "value", "log_loss", "seconds", "fitted_rows", "table_rows")]
-    return all(number is None or isinstance(number, (int, float)) for number in numbers) and (
-        row.get("left_out") is None or isinstance(row["left_out"], str)
-    )
-
-
-def _is_column(column: Any) -> bool:
-    """Whether this describes a column: its kind, and what was learned of it; None for a column without entries."""
-    if column is None:
-        return True
-    if not isinstance(column, dict) or not isinstance(column.get("kind"), str):
-        return False
-    categories, date_format = column.get("categories", []), column.get("format")
-    return (
-        isinstance(categories, list)
-        and all(category is None or isinstance(category, str) for category in categories)
-        and (date_format is None or isinstance(date_format, str))
-    )
+    sections = {"ensemble": OBJECT, "models": OBJECTS_LISTED, "table": OBJECT, "history": OBJECTS_LISTED}
+    check_entries(description, sections)
+    check_entries(description["features"], {"number": COUNT}, "features.")
+    check_entries(description["ensemble"], {"temperature": POSITIVE, "members": OBJECTS_LISTED}, "ensemble.")
+    if not description["ensemble"]["members"]:
+        raise ModelFileError("model.json: ensemble.members is empty")
+    for place, member in enumerate(description["ensemble"]["members"]):
+        check_entries(member, MEMBER, f"ensemble.members.{place}.")
+    for row in description["models"]:
+        check_entries(row, {"name": TEXT}, "models.")
+        check_entries(row, MODEL_ROW, "models.", optional=True)
+    columns = {"columns": "a list of objects or null"}
+    check_entries(description["table"], columns, "table.", optional=True)
+    for column in description["table"].get("columns") or ():
+        if column is not None:
+            check_entries(column, {"kind": TEXT}, "table.columns.")
+            check_entries(
+                column, {"categories": "a list of text or null", "format": TEXT}, "table.columns.", optional=True
+            )
 
 
 def write_ensemble(ensemble: Ensemble, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
@@ -205,11 +181,9 @@ def _write_state(
 def _read_state(
     description: Any, place: tuple[str, ...], arrays: Mapping[str, NDArray[Any]], files: Mapping[str, bytes]
 ) -> ModelState:
-    fits = isinstance(description, dict) and all(
-        isinstance(description.get(name), kind) for name, kind in (("kind", str), ("values", dict), ("parts", list))
+    check_entries(
+        description, {"kind": TEXT, "values": OBJECT, "parts": OBJECTS_LISTED}, f"model of member {place[0]}: "
     )
-    if not fits:
-        raise ModelFileError(f"members: the model of member {place[0]} is not described by kind, values and parts")
     prefix, file_prefix = f"model.{'.'.join(place)}.", f"{'-'.join(('member', *place))}-"
     return ModelState(
         description["kind"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.utils import Tags, check_random_state, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils import Tags, check_random_state, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from metricfit.core.arrays import Floats, Integers
@@ -25,32 +24,32 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError
 from metricfit.metrics.class_order import declared_order
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.tabular.checks import (
+    FitRows,
+    check_decision_parameters,
+    checked_label_matrix,
+    checked_labels,
+    checked_rows,
+    columns_of_fit,
+    has_several_labels,
+    unchanged_if_it_fails,
+)
 from metricfit.tabular.cross_fit import judges_of, judging_parts, rows_that_choose
 from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.estimator_scores import (
-    check_has_scores,
-    class_scores,
-    label_scores,
-    smallest_probability,
-    to_logits,
-)
-from metricfit.tabular.held_out_scores import (
     HeldOutScores,
     ScoresOf,
+    check_has_scores,
     check_training_share,
+    class_scores,
     fit_and_score_folds,
+    fit_parameters_of,
+    label_scores,
+    rows_of,
     score_by_folds,
+    smallest_probability,
     splits_of,
-)
-from metricfit.tabular.inputs import columns_of_fit
-from metricfit.tabular.parameters import check_decision_parameters
-from metricfit.tabular.row_checks import unchanged_if_it_fails
-from metricfit.tabular.tuned_rows import (
-    TunedRows,
-    check_prefit,
-    check_tuned_decision,
-    prepare_tuned_rows,
-    routed_parameters,
+    to_logits,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             was passed; otherwise there is no such attribute.
         classes_: The labels, sorted; for several labels, their column numbers.
         pos_label_: The positive class of two; otherwise None.
-        threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
+        threshold_: FitRows are positive where ``predict_proba`` of the positive class is at least this. None for several
             classes, and for costs in columns, where ``row_thresholds(X)`` has the threshold of each row.
         thresholds_: For several labels, one threshold of the probability per label; otherwise None.
         threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
@@ -173,11 +172,11 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         """Fit the estimator on each fold and choose the decision; with ``ensemble=False`` fit it on all rows too.
 
         Args:
-            X: Rows, in any form that the estimator takes.
+            X: FitRows, in any form that the estimator takes.
             y: One label per row, or a matrix of 0 and 1 with one column per label.
             sample_weight: One weight per row, used to choose the decision, and in training if the estimator takes
                 weights.
-            groups: One group per row. Rows of one group are held out together.
+            groups: One group per row. FitRows of one group are held out together.
             fit_params: What else the estimator's ``fit`` takes. Values with one entry per row are split like the rows.
 
         Returns:
@@ -190,12 +189,12 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         with unchanged_if_it_fails(self):
             check_has_scores(self.estimator)
             self._check_parameters()
-            rows = prepare_tuned_rows(self, X, y, sample_weight, groups, fit_params)
+            rows, fit_params = prepare_tuned_rows(self, X, y, sample_weight, groups, fit_params)
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._set_classes(rows.target, None if rows.target.ndim == 2 else declared_order(y))
+            self._set_classes(rows.y, None if rows.y.ndim == 2 else declared_order(y))
             columns = cost_columns(get_metric(self.metric), rows.X)
-            check_tuned_decision(self, rows, columns)
-            self._calibrate(self._held_out_scores(rows), rows, columns)
+            self._check_decision(rows, columns)
+            self._calibrate(self._held_out_scores(rows, fit_params), rows, columns)
             if hasattr(self._deciding_estimators[0], "n_features_in_"):
                 self.n_features_in_ = self._deciding_estimators[0].n_features_in_
             names = getattr(rows.X, "columns", [None])
@@ -213,53 +212,8 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             raise AttributeError("estimators_ score new rows; ensemble=False keeps one estimator fitted on all rows")
         return self._one_estimator
 
-    def save(self, path: str | os.PathLike[str], trusted: Sequence[str] | None = None) -> None:
-        """Write the fitted model to a new folder, as JSON, safetensors and files of skops; nothing is pickled.
-
-        Args:
-            path: A folder that does not exist or has no files.
-            trusted: Names of types in the estimator, beside those that skops trusts; an error names them. LightGBM's
-                are among these.
-
-        Raises:
-            ValueError: If the estimator has types that are not trusted.
-        """
-        check_is_fitted(self, "decision_")
-        from metricfit.tabular import storage  # loads the families
-
-        storage.save(self, path, trusted)
-
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], trusted: Sequence[str] | None = None, **user_functions: Any
-    ) -> TunedDecisionClassifier:
-        """Load a model from a folder; nothing in the folder is executed.
-
-        Args:
-            path: The folder that ``save`` wrote.
-            trusted: Names of types in the estimator, beside those that skops trusts; an error names them. Trust them
-                only if you trust where the folder comes from.
-            user_functions: ``metric=``, if the saved model decided for a user-defined function; functions are not
-                stored in the folder.
-
-        Returns:
-            The fitted model.
-
-        Raises:
-            ValueError: If the folder is damaged or incomplete, or has types that are not trusted.
-        """
-        from metricfit.tabular import storage  # loads the families
-
-        model = cls(None)
-        storage.load(model, path, trusted, user_functions)
-        return model
-
-    @property
-    def _fitted_before(self) -> Any:
-        return self._one_estimator
-
     def _write_parts(self, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
-        from metricfit.tabular.families.skops_files import model_to_bytes  # loads the families
+        from metricfit.tabular.model_folder import model_to_bytes  # loads the families
 
         files |= {FOLD.format(fold): model_to_bytes(each) for fold, each in enumerate(self.estimators_)}
         if self._one_estimator is not None:
@@ -273,16 +227,15 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         }
 
     def _read_parts(self, stored: Stored) -> None:
-        from metricfit.tabular.families.skops_files import model_from_bytes  # loads the families
-        from metricfit.tabular.storage import SAME, check_positive_number
+        from metricfit.tabular.model_folder import model_from_bytes  # loads the families
+        from metricfit.tabular.storage import POSITIVE, SAME, WHOLE, YES_NO, check_entries
 
         description, files = stored.description, stored.files
-        check_positive_number("smallest_probability", description.get("smallest_probability"))
-        folds, mean_of_folds = description.get("folds"), description.get("mean_of_folds")
-        if not isinstance(mean_of_folds, bool):
-            raise ModelFileError(f"mean_of_folds must be true or false, not {quote(mean_of_folds)}")
-        if type(folds) is not int or not int(mean_of_folds) <= folds <= len(files):
-            raise ModelFileError(f"folds: {quote(folds)} is no number of estimators in this folder")
+        kinds = {"smallest_probability": POSITIVE, "folds": WHOLE, "mean_of_folds": YES_NO}
+        check_entries(description, kinds)
+        folds, mean_of_folds = description["folds"], description["mean_of_folds"]
+        if not int(mean_of_folds) <= folds <= len(files):
+            raise ModelFileError(f"folds: {folds} is no number of estimators in this folder")
 
         def read(name: str) -> Any:
             if name not in files:
@@ -325,9 +278,9 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             raise InvalidTypeError(f"ensemble is True or False; got {quote(self.ensemble)}")
         get_metric(self.metric)
 
-    def _held_out_scores(self, rows: TunedRows) -> HeldOutScores:
+    def _held_out_scores(self, rows: FitRows, fit_params: dict[str, Any]) -> HeldOutScores:
         """Set the fitted estimators, and return scores of rows by estimators that were not trained on them."""
-        X, target, scores_of = rows.X, rows.target, self._scores_of(rows.target)
+        X, target, scores_of = rows.X, rows.y, self._scores_of(rows.y)
         if isinstance(self.cv, str):
             if self.cv != PREFIT:
                 raise InvalidValueError(f"cv is a number of folds, 'prefit' or a splitter; got {quote(self.cv)}")
@@ -335,7 +288,7 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             self._one_estimator, self.estimators_, self._training_share = self.estimator, [], 1.0
             numbers, fold = np.arange(len(target)), np.zeros(len(target), dtype=np.int64)
             return HeldOutScores(scores_of(self.estimator, X), numbers, fold)
-        parameters = routed_parameters(self, rows)
+        parameters = routed_parameters(self, rows.weight, fit_params)
         splits = splits_of(self.cv, X, target, rows.groups, self._seed)
         self._training_share = min(len(np.unique(train)) for train, _ in splits) / len(target)
         if self.confidence is not None:
@@ -355,7 +308,7 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             return partial(label_scores, labels=target.shape[1])
         return partial(class_scores, classes=self.classes_[self._order])
 
-    def _calibrate(self, held_out: HeldOutScores, rows: TunedRows, columns: Mapping[str, Floats]) -> None:
+    def _calibrate(self, held_out: HeldOutScores, rows: FitRows, columns: Mapping[str, Floats]) -> None:
         """Fit the calibration, and keep the held-out rows, with the columns of their costs.
 
         For the plug-in rule the logits of held-out rows have calibrations of other folds. One calibration leaves the
@@ -363,12 +316,12 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         the certificate of a fitted estimator is exact.
         """
         self.smallest_probability_ = smallest_probability(held_out.scores)
-        labels, place, group = rows.target.ndim == 2, held_out.rows, rows.groups
+        labels, place, group = rows.y.ndim == 2, held_out.rows, rows.groups
         logits = to_logits(held_out.scores, self.smallest_probability_, labels=labels)
-        y: Integers = (rows.target if labels else self._numbers_of(rows.target))[place]
+        y: Integers = (rows.y if labels else self._numbers_of(rows.y))[place]
         weight = None if rows.weight is None else rows.weight[place]
         if held_out.repeated and group is None:
-            group = np.arange(len(rows.target))  # scores of one row are not independent
+            group = np.arange(len(rows.y))  # scores of one row are not independent
         groups = None if group is None else group[place]
         fit = fit_label_calibration if labels else fit_calibration
         self.calibration_ = fit(logits, y, weight)
@@ -394,9 +347,6 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
     def _calibrated_logits(self, X: Any) -> Floats:
         deciding = [(estimator, self.calibration_) for estimator in self._deciding_estimators]
         return np.mean([self._logits_by(scorer, X) for scorer in deciding], axis=0)
-
-    def _fold_scorers(self) -> list[Any]:
-        return self._scorers
 
     def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Any]) -> Floats:
         return score_by_folds(scorers, X, folds, self._logits_by)
@@ -427,3 +377,64 @@ def _read_calibration(arrays: Mapping[str, NDArray[Any]], held_out: HeldOut) -> 
     if not fits or not ((temperature > 0).all() and np.isfinite(temperature).all() and np.isfinite(bias).all()):
         raise ModelFileError(f"calibration: there must be finite numbers for {outputs} outputs")
     return Calibration(temperature if has_labels else float(temperature[0]), bias)
+
+
+NOT_FITTED = (
+    "cv='prefit' takes a fitted %(name)s, and this one is not: fit it, or choose cv=5. scikit-learn's clone, which "
+    "GridSearchCV and cross_val_score use, unfits estimators; it leaves sklearn.frozen.FrozenEstimator(model) fitted"
+)
+
+
+def prepare_tuned_rows(
+    model: TunedDecisionClassifier, X: Any, y: Any, sample_weight: Any, groups: Any, fit_params: dict[str, Any]
+) -> tuple[FitRows, dict[str, Any]]:
+    """Check labels, weights and groups; rows of weight 0 are left out, also of what else the estimator's ``fit`` takes.
+
+    Raises:
+        InvalidValueError: The labels, weights or groups cannot be used, or do not fit the model's parameters.
+    """
+    X = X if hasattr(X, "shape") or not hasattr(X, "__array__") else np.asarray(X)
+    X, target = indexable(X, _checked_target(model, y))
+    rows = checked_rows(X, target, sample_weight, groups, model.cv)
+    return rows, fit_params if len(rows.numbers) == rows.total else rows_of(fit_params, rows.numbers, rows.total)
+
+
+def routed_parameters(model: TunedDecisionClassifier, weight: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+    """Return what the estimator's ``fit`` takes beside the rows: as requested by metadata routing, if it is enabled."""
+    if _routing_enabled():
+        routed = process_routing(model, "fit", sample_weight=weight, **fit_params)
+        return dict(routed.estimator.fit)
+    return fit_params | fit_parameters_of(model.estimator, weight)
+
+
+def check_prefit(estimator: Any, classes: NDArray[Any] | None) -> None:
+    """Refuse an estimator that is not fitted, or on other classes than those of the rows.
+
+    Args:
+        estimator: The estimator of ``cv="prefit"``.
+        classes: The classes of the rows; None for several labels.
+
+    Raises:
+        NotFittedError: The estimator is not fitted.
+        InvalidValueError: It does not know a label, or there are no rows of one of its classes.
+    """
+    check_is_fitted(estimator, msg=NOT_FITTED)
+    if classes is None:
+        return
+    known, given = set(np.asarray(estimator.classes_).tolist()), set(classes.tolist())
+    for labels, what in ((given - known, "labels that the estimator does not know"), (known - given, "no rows of")):
+        if labels:
+            names = ", ".join(quote(label) for label in sorted(labels, key=str)[:5])
+            raise InvalidValueError(f"cv='prefit': y has {what}: {names}. Pass rows with the estimator's classes")
+
+
+def _checked_target(model: TunedDecisionClassifier, y: Any) -> NDArray[Any]:
+    """Return one label per row, or a matrix of 0 and 1 with one column per label."""
+    if y is not None and has_several_labels(y):
+        target: NDArray[Any] = checked_label_matrix(y)
+        if model.pos_label is not None:
+            raise InvalidValueError("pos_label is for two classes; of several labels, 1 means that one is there")
+        return target
+    if model.average == "samples":
+        raise InvalidValueError("average='samples' is for several labels, a matrix y of 0 and 1")
+    return checked_labels(model, y)

@@ -18,8 +18,7 @@ from metricfit.data import folds
 from metricfit.errors import InvalidValueError
 from metricfit.runs.cells import CellError
 from metricfit.tabular.compare.comparison import compare
-from metricfit.tabular.compare.methods import DEFAULT, METHODS, REFERENCE
-from metricfit.tabular.compare.own_models import CategoryColumns, OwnModel, read_predictions
+from metricfit.tabular.compare.methods import DEFAULT, METHODS, REFERENCE, CategoryColumns, OwnModel, read_predictions
 
 N = 180
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.tabular.compare.run_description import ChangedRunError, continue_run, describe_table, list_changes
+from metricfit.tabular.compare.trainings import ChangedRunError, continue_run, describe_table, list_changes
 
 CLASSES = ("no", "yes")
 
@@ -30,7 +30,7 @@ CHANGES = {
     "column 'shoe' is new": lambda frame, y: (frame.assign(shoe=1), y),
     "column 'city' is gone": lambda frame, y: (frame.drop(columns="city"), y),
     "columns 'age', 'income' are gone": lambda frame, y: (frame[["city"]], y),
-    "column 'age' held numbers and holds text now": lambda frame, y: (frame.assign(age=frame["age"].astype(str)), y),
+    "column 'age' held numbers and holds words now": lambda frame, y: (frame.assign(age=frame["age"].astype(str)), y),
     "column 'age' has other values": lambda frame, y: (frame.assign(age=frame["age"] + (frame["age"] == 3)), y),
     "the same rows are in another order": lambda frame, y: (frame.iloc[::-1].reset_index(drop=True), y[::-1]),
     "the labels have changed ('no' 30 -> 29 rows, 'yes' 10 -> 11 rows)": lambda frame, y: (

@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import all_estimators
 
 from metricfit.errors import MetricfitError, ModelFileError
-from metricfit.tabular.families.skops_files import check_model, model_from_bytes, model_to_bytes
+from metricfit.tabular.model_folder import check_model, model_from_bytes, model_to_bytes
 
 TRUSTED = ["sklearn.tree._tree.Tree", "scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"]
 RNG = np.random.default_rng(0)

@@ -19,13 +19,13 @@ from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.network_models import NetworkFamily
-from metricfit.tabular.families.skops_files import (
+from metricfit.tabular.families.user_model import UserModel
+from metricfit.tabular.model_folder import (
     UntrustedTypeError,
     model_from_bytes,
     model_to_bytes,
     trusted_types,
 )
-from metricfit.tabular.families.user_model import UserModel
 
 TREE = "sklearn.tree._tree.Tree"
 FAMILIES = {

@@ -16,10 +16,10 @@ from metricfit.errors import ModelFileError
 from metricfit.metrics import f1
 from metricfit.tabular.encoding.columns import free_text_columns
 from metricfit.tabular.encoding.encoder import TableEncoder
+from metricfit.tabular.families import linear as text_module
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families import text as text_module
 from metricfit.tabular.families.family import Deadline, Expected, Features, TrainingRows, restore_model
-from metricfit.tabular.families.text import ANALYZERS, BUCKETS, Terms, TextLinear
+from metricfit.tabular.families.linear import ANALYZERS, BUCKETS, Terms, TextLinear
 from metricfit.tabular.out_of_fold import fit_family
 
 NEUTRAL = [f"{first}{last}" for first in ("ba", "de", "ki", "lo", "mu", "ro") for last in ("nar", "pel", "tis", "vom")]

@@ -129,7 +129,7 @@ def test_models_of_folds_score_their_rows_as_in_fit(blobs, quick_settings, famil
     groups = np.digitize(X[:, 0], [-0.5, 0.2, 0.6, 0.9, 1.2])  # folds with very different shares of the classes
     model = MetricClassifier("f1", **{**quick_settings, "models": [family]}).fit(X, y, groups=groups)
     places = model._places
-    logits = model._logits_out_of_fold(X[places.rows], places.folds, model._fold_scorers())
+    logits = model._logits_out_of_fold(X[places.rows], places.folds, model._scorers)
     assert np.allclose(logits, model.held_out_.logits, atol=1e-5)
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from metricfit import MetricClassifier, TunedDecisionClassifier, metrics
 from metricfit.cli.app import app
 from metricfit.tabular.insight.judged_rows import held_out_decisions
-from metricfit.tabular.insight.periods import Period, describe_fall, value_of_rows, values_by_period
+from metricfit.tabular.insight.value_intervals import Period, describe_fall, value_of_rows, values_by_period
 
 FAST = {"models": ["linear"], "random_state": 0}
 

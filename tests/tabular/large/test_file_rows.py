@@ -8,8 +8,7 @@ from metricfit import MetricClassifier
 from metricfit.data.reading import ParquetTable
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.insight.importance import measure_importance
-from metricfit.tabular.insight.judged_rows import judged_file_rows, read_sample
-from metricfit.tabular.insight.worst_rows import find_worst_rows
+from metricfit.tabular.insight.judged_rows import find_worst_rows, judged_file_rows, read_sample
 
 
 @pytest.fixture

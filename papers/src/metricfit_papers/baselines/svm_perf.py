@@ -20,8 +20,8 @@ from metricfit.core.counts import Counts
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import auroc
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.tabular.checks import checked_labels, unchanged_if_it_fails
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
-from metricfit.tabular.row_checks import checked_labels, unchanged_if_it_fails
 from metricfit_papers.baselines.cutting_planes import cut
 from metricfit_papers.baselines.violations import Array, Violations, WorstPairs, WorstTable
 

@@ -33,7 +33,7 @@ from metricfit.export.onnx.models import (
     tuned_inputs,
 )
 from metricfit.metrics.metric import get_metric
-from metricfit.tabular import inputs as tables
+from metricfit.tabular.checks import checked_table, rows_of_table
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.encoding.encoder import TableEncoder
@@ -99,14 +99,14 @@ def export_onnx(
         encoder, inputs = None, tuned_inputs(model, rows)
     else:
         encoder, inputs = model.encoder_, inputs_of(model.encoder_, names)
-        rows = made_up_rows(encoder, names) if X is None else tables.checked_table(model, X, reset=False)
+        rows = made_up_rows(encoder, names) if X is None else checked_table(model, X, reset=False)
     outputs = _output_names(inputs)
     content = _build(model, inputs, outputs)
     start = time.perf_counter()
     session = start_session(content)
     load_seconds = time.perf_counter() - start
     unknown = has_unknown_text(rows, inputs, encoder)
-    agreement = compare(session, model, tables.rows(rows, ~unknown), inputs, np.flatnonzero(~unknown))
+    agreement = compare(session, model, rows_of_table(rows, ~unknown), inputs, np.flatnonzero(~unknown))
     _check(agreement, SINGLE_PRECISION if _in_single_precision(model) else TOLERANCE)
     write_file(path, content)
     arrays = feed(rows[:ROWS_OF_LATENCY], inputs, encoder)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,29 +31,37 @@ from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.runs import run
 from metricfit.runs.cells import Watch
 from metricfit.runs.executor import check_backend, threads_per_job
-from metricfit.tabular.compare.judging import MethodDecisions, judge_folds, judge_pooled
-from metricfit.tabular.compare.methods import COMPLEXITY, PLAIN, REFERENCE, YOURS, Method, choose_methods, find_method
-from metricfit.tabular.compare.own_models import (
+from metricfit.tabular.checks import threads_of, to_pandas
+from metricfit.tabular.compare.judging import MethodDecisions, judge_folds, judge_pooled, pooled_decisions
+from metricfit.tabular.compare.methods import (
+    COMPLEXITY,
+    PLAIN,
+    REFERENCE,
     TUNED,
+    YOURS,
+    Method,
     OutsidePredictions,
     OwnModel,
     check_names,
+    choose_methods,
+    find_method,
     lightgbm_as_it_comes,
+    numbers_of,
     read_predictions,
     split_methods,
 )
-from metricfit.tabular.compare.run_description import continue_run, describe_table
 from metricfit.tabular.compare.trainings import (
     Compared,
+    ComparedRows,
     TrainingTask,
+    continue_run,
+    describe_table,
     forget_encoded_fold,
     load_networks,
     read_training,
 )
 from metricfit.tabular.compare.verdict import ComparisonRow, advise, standings
-from metricfit.tabular.families.family import Integers, Splits
-from metricfit.tabular.inputs import to_pandas
-from metricfit.tabular.parameters import threads_of
+from metricfit.tabular.families.family import Splits
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 
 
@@ -316,13 +324,12 @@ def compare(
     """
     check_backend(jobs, backend)
     metric_name, asked = name_of_metric(metric), requirement_texts(subject_to)
-    rows = read_rows(table, target, groups, time)
-    numbers, labels = number_classes(rows.y, pos_label, folds)
-    classes = tuple(str(label) for label in labels)
+    rows = read_rows(table, target, groups, time, pos_label, folds)
+    numbers, classes = rows.numbers, tuple(str(label) for label in rows.labels)
     required = class_requirements(as_requirements(subject_to), len(classes), names=classes)
-    columns = check_metric(metric_name, average, rows, len(classes), asked, required)
+    columns = check_metric(metric_name, average, rows, asked, required)
     names, own = split_methods(methods, rows.X)
-    outside = [read_predictions(key, values, labels, len(table)) for key, values in (predictions or {}).items()]
+    outside = [read_predictions(key, values, rows.labels, len(table)) for key, values in (predictions or {}).items()]
     outside = [found.take(rows.order) for found in outside]
     check_names([*(model.name for model in own), *(model.name for model in outside)])
     chosen = choose_methods(
@@ -335,31 +342,16 @@ def compare(
     )
     threads = threads_per_job(jobs) or threads_of(-1)
     compared: list[Compared] = [lightgbm_as_it_comes(seed, threads, len(numbers)), *chosen, *own, *outside]
-    splits, notes = split_rows(rows, numbers, folds, seed=seed, outside=outside)
-    check_confidence_of_folds(required, confidence, numbers, rows.groups, splits)
-    task = TrainingTask(
-        rows.X,
-        numbers,
-        rows.groups,
-        splits,
-        metric_name,
-        average,
-        numbered_requirements(required, len(classes)),
-        seed,
-        time_budget,
-        threads,
-        rows.time is not None,
-        rows.y,
-        labels,
-        asked,
-        confidence,
-    )
+    splits, notes = split_rows(rows, folds, seed=seed, outside=outside)
+    for train, _ in splits if confidence is not None else ():  # too few rows are reported before anything is trained
+        part = None if rows.groups is None else rows.groups[train]
+        checked_guarantee(required, numbers[train], confidence, groups=part)
+    task = TrainingTask(rows, splits, metric_name, average, required, asked, confidence, seed, time_budget, threads)
     table_facts = describe_table(rows.X, numbers, classes, rows.groups)
+    names_of_columns: dict[str, Any] = {"target": rows.target, "group": rows.group, "time": rows.time}
     description = table_facts | {
-        "target": rows.target,
         "positive": classes[1] if len(classes) == 2 else None,
-        "group": rows.group,
-        "time": rows.time,
+        **names_of_columns,
         "folds": folds,
         "seed": seed,
         "time_budget": time_budget,
@@ -378,11 +370,11 @@ def compare(
         finally:
             forget_encoded_fold()
     trained = {(cell.training, cell.fold): read_training(cell, reports[cell.name]) for cell in cells}
-    results = judge_folds(task, compared, trained, required)
-    tested, decisions = task.tested_rows, results.decisions(splits)
+    by_row, left_out = judge_folds(task, compared, trained)
+    tested, decisions = np.sort(np.concatenate([test for _, test in splits])), pooled_decisions(by_row, splits)
     yours = {model.name: YOURS for model in compared[1 + len(chosen) :]}
     standing = standings(
-        results.by_row,
+        by_row,
         get_metric(metric_name),
         required=bool(asked),
         complexity=COMPLEXITY | yours | {key + TUNED: YOURS + 1 for key in yours},
@@ -405,17 +397,15 @@ def compare(
         subject_to=tuple(asked),
         confidence=confidence,
         average=average,
-        notes=(*notes, *results.notes),
+        notes=(*notes, *left_out),
         name=name,
-        target=rows.target,
-        group=rows.group,
         classes=classes,
         costs=row_costs(get_metric(metric_name), columns, len(numbers)).take(tested) if columns else None,
         decisions=decisions,
         groups=rows.groups,
-        time=rows.time,
+        **names_of_columns,
         models={model.name: model for model in compared if not isinstance(model, Method)},
-        positive=labels[1] if len(labels) == 2 else None,
+        positive=rows.labels[1] if len(classes) == 2 else None,
     )
 
 
@@ -454,56 +444,20 @@ def requirement_texts(subject_to: Requirements | None) -> list[str]:
     return [str(requirement) for requirement in several]
 
 
-def numbered_requirements(requirements: Sequence[Requirement], classes: int) -> tuple[str, ...]:
-    """Return requirements as text for rows whose labels are class numbers.
-
-    Args:
-        requirements: The requirements, on classes by their numbers (``class_requirements``).
-        classes: The number of classes.
-
-    Example:
-        >>> from metricfit.metrics import recall
-        >>> numbered_requirements([recall.of_class(1, "gold") >= 0.9], 3)
-        ('recall[1] >= 0.9',)
-    """
-    indices = [requirement.metric.class_index if classes > 2 else None for requirement in requirements]
-    pairs = zip(requirements, indices, strict=True)
-    return tuple(str(replace(each, metric=each.metric.of_class(index))) for each, index in pairs)
-
-
-class ComparedRows(NamedTuple):
-    """The rows of a comparison; with a column of times, in the order of time.
-
-    Attributes:
-        X: The features.
-        y: The labels.
-        groups: The group of each row, or None.
-        order: The number of each row in the table as it was passed.
-        target: Name of the column of labels.
-        group: Name of the column of groups, or None.
-        time: Name of the column of times, or None.
-    """
-
-    X: pd.DataFrame
-    y: pd.Series
-    groups: NDArray[Any] | None
-    order: Integers
-    target: str
-    group: str | None
-    time: str | None
-
-
-def read_rows(table: Any, target: Any, groups: Any, time: Any) -> ComparedRows:
-    """Return the features, the labels and the groups of a table.
+def read_rows(table: Any, target: Any, groups: Any, time: Any, pos_label: Any, folds: int) -> ComparedRows:
+    """Return the features, the labels with their class numbers, and the groups of a table.
 
     Args:
         table: A pandas or polars DataFrame, or an array.
         target: Name of a column, or the labels themselves.
         groups: Name of a column, one value per row, or None.
         time: Name of a column, one value per row, or None.
+        pos_label: The positive class of two, or None to choose it.
+        folds: The number of folds; every class needs a row in each.
 
     Raises:
-        InvalidValueError: A column is missing or cannot be used.
+        InvalidValueError: A column is missing or cannot be used, a class has too few rows, or ``pos_label`` is given
+            for several classes.
     """
     if groups is not None and time is not None:
         raise InvalidValueError("groups= and time= both say how rows are split into folds; give one of them")
@@ -518,12 +472,18 @@ def read_rows(table: Any, target: Any, groups: Any, time: Any) -> ComparedRows:
     X, order = frame.drop(columns=named).reset_index(drop=True), np.arange(len(frame))
     if X.shape[1] == 0:
         raise InvalidValueError("the table has no column to learn from")
-    if values is not None and groups is not None:
-        return ComparedRows(X, y, values.to_numpy(), order, target_name, aside_name, None)
-    if values is not None:
+    if values is not None and time is not None:
         order = order_by_time(values.rename(aside_name))
         X, y = X.iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
-    return ComparedRows(X, y, None, order, target_name, None, aside_name)
+    classes, counts = classes_of(np.asarray(y)), pd.Series(np.asarray(y)).value_counts()
+    if counts.iloc[-1] < folds:
+        raise InvalidValueError(
+            f"the class {quote(counts.index[-1])} has {counts.iloc[-1]} rows, fewer than {folds} folds; use fewer folds"
+        )
+    labels = classes[order_of(classes, choose_positive_class(np.asarray(y), pos_label), declared_order(y))]
+    group = values.to_numpy() if values is not None and time is None else None
+    group_name, time_name = (aside_name, None) if time is None else (None, aside_name)
+    return ComparedRows(X, y, group, order, target_name, group_name, time_name, numbers_of(y, labels), labels)
 
 
 def _column(frame: pd.DataFrame, column: Any, parameter: str) -> tuple[pd.Series, str]:
@@ -545,31 +505,8 @@ def _column(frame: pd.DataFrame, column: Any, parameter: str) -> tuple[pd.Series
     return values, name
 
 
-def number_classes(y: pd.Series, pos_label: Any, folds: int) -> tuple[Integers, NDArray[Any]]:
-    """Return the class number of each row, and the labels by class number; of two classes, 1 is the positive one.
-
-    Args:
-        y: The labels.
-        pos_label: The positive class of two, or None to choose it.
-        folds: The number of folds; every class needs a row in each.
-
-    Raises:
-        InvalidValueError: A class has too few rows, or ``pos_label`` is given for several classes.
-    """
-    labels = np.asarray(y)
-    classes = classes_of(labels)
-    counts = pd.Series(labels).value_counts()
-    if counts.iloc[-1] < folds:
-        raise InvalidValueError(
-            f"the class {quote(counts.index[-1])} has {counts.iloc[-1]} rows, fewer than {folds} folds; use fewer folds"
-        )
-    order = order_of(classes, choose_positive_class(labels, pos_label), declared_order(y))
-    numbers = np.argsort(order)[np.searchsorted(classes, labels)]
-    return numbers.astype(np.int64), classes[order]
-
-
 def check_metric(
-    name: str, average: str, rows: ComparedRows, classes: int, asked: Sequence[str], required: Sequence[Requirement]
+    name: str, average: str, rows: ComparedRows, asked: Sequence[str], required: Sequence[Requirement]
 ) -> Mapping[str, Any]:
     """Refuse a metric that the rows do not suit, and return the columns that it takes costs from.
 
@@ -580,20 +517,19 @@ def check_metric(
         raise InvalidValueError(f"average is 'macro', 'micro' or 'weighted'; got {quote(average)}")
     metric = get_metric(name)
     judged = [metric, *(requirement.metric for requirement in required)]
-    check_has_order(np.unique(rows.y).tolist(), declared_order(rows.y), judged)
+    check_has_order(np.sort(rows.labels).tolist(), declared_order(rows.y), judged)
     columns = cost_columns(metric, rows.X)
-    check_costs(metric, columns, classes, asked)
+    check_costs(metric, columns, len(rows.labels), asked)
     return columns
 
 
 def split_rows(
-    rows: ComparedRows, numbers: Integers, folds: int, *, seed: int, outside: Sequence[OutsidePredictions]
+    rows: ComparedRows, folds: int, *, seed: int, outside: Sequence[OutsidePredictions]
 ) -> tuple[Splits, list[str]]:
     """Split rows into the folds of a comparison.
 
     Args:
         rows: The rows.
-        numbers: Class numbers.
         folds: Number of folds.
         seed: Seed of stratified folds.
         outside: Predictions of other programs; if they have folds, these are the folds.
@@ -605,7 +541,7 @@ def split_rows(
     Raises:
         InvalidValueError: Fewer than two folds can be used.
     """
-    given = [model.fold for model in outside if model.fold is not None]
+    numbers, given = rows.numbers, [model.fold for model in outside if model.fold is not None]
     if given:
         pairs = [(np.flatnonzero(given[0] != k), np.flatnonzero(given[0] == k)) for k in np.unique(given[0])]
         if rows.time is not None or not all(np.array_equal(fold, given[0]) for fold in given):
@@ -616,7 +552,7 @@ def split_rows(
         raise InvalidValueError(f"{len(numbers)} rows cannot be split into {folds} folds and the rows before them")
     else:
         pairs = list(TimeSeriesSplit(folds).split(numbers))
-    every = len(np.unique(numbers))
+    every = len(rows.labels)
     splits = [pair for pair in pairs if all(len(np.unique(numbers[part])) == every for part in pair)]
     dropped = f"{len(pairs) - len(splits)} of {len(pairs)} folds are left out: their training or test rows lack a class"
     if len(splits) < 2:
@@ -624,23 +560,3 @@ def split_rows(
             f"{dropped}, and a comparison needs two folds; use fewer folds, or leave the column of times out"
         )
     return splits, [] if len(splits) == len(pairs) else [dropped]
-
-
-def check_confidence_of_folds(
-    requirements: Sequence[Requirement],
-    confidence: float | None,
-    labels: Integers,
-    groups: NDArray[Any] | None,
-    splits: Splits,
-) -> None:
-    """Refuse a confidence that the training rows of some fold cannot give, before anything is trained.
-
-    Raises:
-        InfeasibleError: There are too few rows; the message says how many are needed.
-        InvalidValueError: There are no requirements, or requirements or rows without exact bounds.
-    """
-    if confidence is None:
-        return
-    for training_rows, _ in splits:
-        y = labels[training_rows]
-        checked_guarantee(requirements, y, confidence, groups=None if groups is None else groups[training_rows])

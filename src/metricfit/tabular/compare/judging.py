@@ -26,8 +26,15 @@ from metricfit.decide.rules import Guarantee
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.average import averaged
 from metricfit.stats.resampling import percentile_interval, resampled_counts
-from metricfit.tabular.compare.methods import DEFAULT, Method, baseline_shares, expected_counts
-from metricfit.tabular.compare.own_models import TUNED, OutsidePredictions, OwnModel
+from metricfit.tabular.compare.methods import (
+    DEFAULT,
+    TUNED,
+    Method,
+    OutsidePredictions,
+    OwnModel,
+    baseline_shares,
+    expected_counts,
+)
 from metricfit.tabular.compare.trainings import Compared, TrainedLogits, Training, TrainingTask, trainings_of
 from metricfit.tabular.ensemble import cross_fit, fit_mixture
 from metricfit.tabular.ensemble_fit import collect_out_of_fold, parts_of
@@ -82,14 +89,9 @@ def judge_pooled(
     """
     if not requirements:
         return ()
-    matrix = any(requirement.metric.needs_matrix for requirement in requirements)
-    counts = count_labels(
-        decided,
-        labels,
-        num_classes=None if classes == 2 else classes,
-        matrix=matrix and classes > 2,
-    )
-    drawn = resampled_counts(decided, labels, classes, matrix=matrix and classes > 2)
+    matrix = classes > 2 and any(requirement.metric.needs_matrix for requirement in requirements)
+    counts = count_labels(decided, labels, num_classes=None if classes == 2 else classes, matrix=matrix)
+    drawn = resampled_counts(decided, labels, classes, matrix=matrix)
     if classes == 2:
         drawn = Counts(*(cell[:, 1:] for cell in drawn))
     return tuple(_judge(requirement, counts, drawn) for requirement in requirements)
@@ -113,21 +115,6 @@ def _judge(requirement: Requirement, counts: Counts, drawn: Counts) -> PooledReq
 
 
 @dataclass(frozen=True)
-class FoldDecisions:
-    """How a row of the comparison decided the test rows of one fold.
-
-    Attributes:
-        decided: Class numbers.
-        probabilities: Of the positive class ``(n,)``, or of each of several classes ``(n, c)``; None if unknown.
-        threshold: The threshold of the probabilities; None if there is none, as for several classes.
-    """
-
-    decided: Integers
-    probabilities: Floats | None = None
-    threshold: float | None = None
-
-
-@dataclass(frozen=True)
 class FoldResult:
     """A row of the comparison on one fold.
 
@@ -136,14 +123,18 @@ class FoldResult:
         seconds: The time of training; None if nothing was trained.
         held: Whether the requirements held on the test rows.
         not_reachable: What is reachable, if no threshold met the requirements on the training rows; otherwise None.
-        decisions: The decisions; None for decisions without a model.
+        decided: The class number that was decided for each test row; None for decisions without a model.
+        probabilities: Of the positive class ``(n,)``, or of each of several classes ``(n, c)``; None if unknown.
+        threshold: The threshold of the probabilities; None if there is none, as for several classes.
     """
 
     value: float
     seconds: float | None = None
     held: bool = True
     not_reachable: str | None = None
-    decisions: FoldDecisions | None = None
+    decided: Integers | None = None
+    probabilities: Floats | None = None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -195,41 +186,38 @@ class Judge:
         if method.untuned is not None:
             raw = trained[0].test
             untuned = (raw[:, 0] >= 0).astype(np.int64) if self.classes == 2 else raw.argmax(1)
-            results[method.untuned] = self._judge(FoldDecisions(untuned), seconds)
+            results[method.untuned] = self._judge(untuned, seconds=seconds)
         return results
 
     def _tuned(self, held_out: HeldOut, test: Floats, seconds: float | None) -> FoldResult:
         """Choose a decision on held-out rows, and judge it on the logits of the test rows."""
+        guarantee = self.confidence and Guarantee(self.confidence, out_of_fold=True, groups=held_out.groups)
         decision = choose_without_intervals(
-            held_out,
-            self.metric,
-            subject_to=self.requirements,
-            average=self.average,
-            guarantee=None
-            if self.confidence is None
-            else Guarantee(self.confidence, out_of_fold=True, groups=held_out.groups),
+            held_out, self.metric, subject_to=self.requirements, average=self.average, guarantee=guarantee or None
         )
         costs, probabilities = self._costs, sigmoid(test[:, 0]) if test.shape[1] == 1 else softmax(test)
-        decided = decision.decide(test if costs is None else costs.margins(test))
-        threshold = decision.attributes(np.arange(self.classes)).get("threshold_")
-        decisions = FoldDecisions(decided, probabilities, threshold)
-        return self._judge(decisions, seconds, decision.evidence.not_reachable)
+        return self._judge(
+            decision.decide(test if costs is None else costs.margins(test)),
+            seconds=seconds,
+            not_reachable=decision.evidence.not_reachable,
+            probabilities=probabilities,
+            threshold=decision.attributes(np.arange(self.classes)).get("threshold_"),
+        )
 
     def own(self, report: Mapping[str, Any]) -> dict[str, FoldResult]:
         """Judge what ``OwnModel.train`` decided, by the name of the row."""
-        results = {}
-        for name, kept in report["rows"].items():
-            if "decided" in kept:
-                probabilities = None if kept["probabilities"] is None else np.array(kept["probabilities"])
-                decisions = FoldDecisions(np.array(kept["decided"]), probabilities, kept["threshold"])
-                results[name] = self._judge(decisions, kept["seconds"], kept["not_reachable"])
-        return results
+        arrays = ("decided", "probabilities")
+        return {
+            name: self._judge(**kept | {part: None if kept[part] is None else np.array(kept[part]) for part in arrays})
+            for name, kept in report["rows"].items()
+            if "decided" in kept
+        }
 
     def outside(self, model: OutsidePredictions, train: Integers, test: Integers) -> dict[str, FoldResult]:
         """Judge predictions of another program, by the name of the row."""
         table, logits = model.probabilities, model.logits
         shown = None if table is None else (table[test, 1] if self.classes == 2 else table[test])
-        results = {model.name: self._judge(FoldDecisions(model.decided[test], shown), None)}
+        results = {model.name: self._judge(model.decided[test], probabilities=shown)}
         if logits is not None:
             columns = self.train_columns
             calibration = fit_calibration(logits[train], self.train_y, None)
@@ -253,18 +241,12 @@ class Judge:
         """The costs of the test rows, if the metric takes costs from columns."""
         return row_costs(self.metric, self.test_columns, len(self.test_y)) if self.metric.columns else None
 
-    def _judge(self, decisions: FoldDecisions, seconds: float | None, not_reachable: str | None = None) -> FoldResult:
-        decided, target, costs = decisions.decided, self.test_y, self._costs
+    def _judge(self, decided: Integers, **about: Any) -> FoldResult:
+        costs, classes = self._costs, None if self.classes == 2 else self.classes
         if costs is not None:
-            value = mean_cost(costs.of_decisions(decided, target), None)
-            return FoldResult(value, seconds, decisions=decisions)
-        counts = count_labels(
-            decided,
-            target,
-            num_classes=None if self.classes == 2 else self.classes,
-            matrix=self.metric.needs_matrix,
-        )
-        return replace(self._result(counts), seconds=seconds, not_reachable=not_reachable, decisions=decisions)
+            return FoldResult(mean_cost(costs.of_decisions(decided, self.test_y), None), decided=decided, **about)
+        counts = count_labels(decided, self.test_y, num_classes=classes, matrix=self.metric.needs_matrix)
+        return replace(self._result(counts), decided=decided, **about)
 
     def _result(self, counts: Counts) -> FoldResult:
         value = float(averaged(self.metric, counts, self.average))
@@ -307,91 +289,73 @@ class MethodDecisions:
         return statistics.fmean(self.thresholds) if self.thresholds else None
 
 
-@dataclass
-class FoldResults:
-    """The results of a comparison, before statistics.
+def pooled_decisions(by_row: Mapping[str, Sequence[FoldResult]], splits: Splits) -> dict[str, MethodDecisions]:
+    """Return the decisions of each row that has a model, about the rows of all test folds in their order.
 
-    Attributes:
+    Args:
         by_row: For each row of the comparison, its results by fold.
-        notes: What was left out, and why.
+        splits: For each fold, the training rows and the test rows.
     """
-
-    by_row: dict[str, list[FoldResult]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, by_name: Mapping[str, FoldResult]) -> None:
-        """Add the results of one fold."""
-        for name, result in by_name.items():
-            self.by_row.setdefault(name, []).append(result)
-
-    def decisions(self, splits: Splits) -> dict[str, MethodDecisions]:
-        """Return the decisions of each row that has a model, about the rows of all test folds in their order."""
-        order = np.argsort(np.concatenate([test for _, test in splits]))
-        folds = np.repeat(np.arange(len(splits)), [len(test) for _, test in splits])[order]
-        found = {}
-        for name, by_fold in self.by_row.items():
-            parts = [result.decisions for result in by_fold if result.decisions is not None]
-            if not parts:
-                continue
-            scores = [part.probabilities for part in parts if part.probabilities is not None]
+    order = np.argsort(np.concatenate([test for _, test in splits]))
+    folds = np.repeat(np.arange(len(splits)), [len(test) for _, test in splits])[order]
+    found = {}
+    for name, by_fold in by_row.items():
+        decided = [result.decided for result in by_fold if result.decided is not None]
+        scores = [result.probabilities for result in by_fold if result.probabilities is not None]
+        if decided:
             found[name] = MethodDecisions(
-                np.concatenate(scores)[order] if len(scores) == len(parts) else None,
-                np.concatenate([part.decided for part in parts])[order],
-                [part.threshold for part in parts if part.threshold is not None],
+                np.concatenate(scores)[order] if len(scores) == len(decided) else None,
+                np.concatenate(decided)[order],
+                [result.threshold for result in by_fold if result.threshold is not None],
                 folds,
             )
-        return found
+    return found
 
 
 def judge_folds(
-    task: TrainingTask,
-    methods: Sequence[Compared],
-    trained: Trained,
-    requirements: Sequence[Requirement] = (),
-) -> FoldResults:
+    task: TrainingTask, methods: Sequence[Compared], trained: Trained
+) -> tuple[dict[str, list[FoldResult]], list[str]]:
     """Judge every method on every fold.
 
     A method is left out if its model was left out on some fold. The default method does without such a model, as it
     does in ``fit``.
 
     Args:
-        task: The rows, the folds and the metric.
+        task: The rows, the folds, the metric and the requirements.
         methods: The methods.
         trained: For each training and fold, its logits or decisions, or why it was left out.
-        requirements: The requirements on the decisions, by class numbers.
 
     Returns:
-        The results.
+        For each row of the comparison its results by fold, and notes about what was left out.
     """
-    results, metric = FoldResults(), get_metric(task.metric)
-    columns = cost_columns(metric, task.X)
-    complete = [method for method in methods if _can_be_judged(method, trained, len(task.splits), results.notes)]
+    results: dict[str, list[FoldResult]] = {}
+    rows, metric, notes = task.rows, get_metric(task.metric), list[str]()
+    columns = cost_columns(metric, rows.X)
+    complete = [method for method in methods if _can_be_judged(method, trained, len(task.splits), notes)]
     for fold, (train, test) in enumerate(task.splits):
         judge = Judge(
-            task.y[train],
-            task.y[test],
-            None if task.groups is None else task.groups[train],
-            len(task.labels),
+            rows.numbers[train],
+            rows.numbers[test],
+            None if rows.groups is None else rows.groups[train],
+            len(rows.labels),
             metric,
             task.average,
-            requirements,
+            task.requirements,
             task.confidence,
-            {name: values[train] for name, values in columns.items()},
-            {name: values[test] for name, values in columns.items()},
+            *({name: values[part] for name, values in columns.items()} for part in (train, test)),
         )
+        by_name: dict[str, FoldResult] = {}
         for method in complete:
             kept: list[Any] = [trained[training, fold] for training in trainings_of(method)]
             if isinstance(method, OutsidePredictions):
-                by_name = judge.outside(method, train, test)
+                by_name |= judge.outside(method, train, test)
             elif isinstance(method, OwnModel):
-                by_name = judge.own(kept[0])
+                by_name |= judge.own(kept[0])
             else:
-                by_name = judge.method(method, [each for each in kept if isinstance(each, TrainedLogits)])
-            results.add(by_name)
-        results.add(judge.baselines())
-    folds = len(task.splits)
-    results.by_row = {name: by_fold for name, by_fold in results.by_row.items() if len(by_fold) == folds}
-    return results
+                by_name |= judge.method(method, [each for each in kept if isinstance(each, TrainedLogits)])
+        for name, result in (by_name | judge.baselines()).items():
+            results.setdefault(name, []).append(result)
+    return {name: by_fold for name, by_fold in results.items() if len(by_fold) == len(task.splits)}, notes
 
 
 def _can_be_judged(method: Compared, trained: Trained, folds: int, notes: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The cells of a comparison: one model trained on all folds but one, kept as its logits.
+"""The cells of a comparison: one model trained on all folds but one, kept as its logits, and what they are about.
 
 Several methods share a training: the default weights the same families that are compared one by one. A training that
 does not depend on the metric is shared by comparisons for several metrics in one folder.
@@ -7,23 +7,27 @@ does not depend on the metric is shared by comparisons for several metrics in on
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit._files import hash_bytes
+from metricfit._files import hash_bytes, parse_json, write_file
 from metricfit.core.types import ScalarAverage
-from metricfit.errors import InvalidValueError
-from metricfit.runs.cells import Cell
+from metricfit.data.columns import quote_label
+from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.requirements import Requirement
+from metricfit.runs.cells import Cell, CellError
 from metricfit.tabular.classifier import MetricClassifier
-from metricfit.tabular.compare.methods import Method
-from metricfit.tabular.compare.own_models import OutsidePredictions, OwnModel
+from metricfit.tabular.compare.methods import Method, OutsidePredictions, OwnModel
+from metricfit.tabular.doctor.finding import column_hashes, kind_of
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble_fit import families_of, folds_of_rows, splits_of
 from metricfit.tabular.families.family import Deadline, Features, Floats, Integers, Splits
@@ -32,29 +36,13 @@ from metricfit.tabular.out_of_fold import LeftOut, fit_family
 from metricfit.tabular.row_folds import FORWARD
 from metricfit.tabular.training_rows import prepare_rows
 
-
-@dataclass(frozen=True)
-class EncodedFold:
-    """A fold as numbers.
-
-    Attributes:
-        encoder: What was learned of the columns of the training rows.
-        training: The training rows as numbers.
-        test: The test rows, as numbers and as they are.
-        seconds: The time that encoding the training rows took.
-    """
-
-    encoder: TableEncoder
-    training: NDArray[np.float32]
-    test: Features
-    seconds: float
+#: What the fold that was encoded last depends on; its encoder, training rows, test rows, and seconds of the encoding.
+_latest: dict[Hashable, tuple[TableEncoder, NDArray[np.float32], Features, float]] = {}
 
 
-#: The fold that was encoded last.
-_latest: dict[Hashable, EncodedFold] = {}
-
-
-def encode_fold(key: Hashable, training: pd.DataFrame, test: pd.DataFrame) -> EncodedFold:
+def encode_fold(
+    key: Hashable, training: pd.DataFrame, test: pd.DataFrame
+) -> tuple[TableEncoder, NDArray[np.float32], Features, float]:
     """Encode a fold, or return what was encoded before if it was the last fold.
 
     Args:
@@ -63,17 +51,15 @@ def encode_fold(key: Hashable, training: pd.DataFrame, test: pd.DataFrame) -> En
         test: The columns of the test rows.
 
     Returns:
-        The rows as numbers.
+        The encoder, the training rows as numbers, the test rows, and the seconds of encoding the training rows.
     """
-    encoded = _latest.get(key)
-    if encoded is None:
+    if key not in _latest:
         start, encoder = time.perf_counter(), TableEncoder()
         numbers = encoder.fit(training)
         seconds = time.perf_counter() - start
-        encoded = EncodedFold(encoder, numbers, Features(encoder.transform(test), test), seconds)
         _latest.clear()
-        _latest[key] = encoded
-    return encoded
+        _latest[key] = encoder, numbers, Features(encoder.transform(test), test), seconds
+    return _latest[key]
 
 
 def forget_encoded_fold() -> None:
@@ -151,48 +137,67 @@ class TrainedLogits:
     folds: Integers
 
 
+class ComparedRows(NamedTuple):
+    """The rows of a comparison; with a column of times, in the order of time.
+
+    Attributes:
+        X: The features.
+        y: The labels as the user has them.
+        groups: One group per row, or None.
+        order: The place of each row in the user's table.
+        target: The name of the target.
+        group: The name of the column of groups, or None.
+        time: The name of the column of times, or None.
+        numbers: The class number of each row; of two classes, 1 is the positive one.
+        labels: The labels in the order of the class numbers.
+    """
+
+    X: pd.DataFrame
+    y: pd.Series
+    groups: NDArray[Any] | None
+    order: Integers
+    target: str
+    group: str | None
+    time: str | None
+    numbers: Integers
+    labels: NDArray[Any]
+
+
 @dataclass(frozen=True)
 class TrainingTask:
     """The data that every cell of a comparison works on.
 
     Attributes:
-        X: The features.
-        y: Class numbers; of two classes, 1 is the positive one.
-        groups: One group per row, or None.
+        rows: The rows.
         splits: For each fold, the training rows and the test rows.
         metric: The name of the metric.
         average: Its average over several classes.
-        subject_to: The requirements on classes by their numbers, as text.
+        requirements: The requirements on classes by their numbers.
+        asked: The requirements as the user wrote them.
+        confidence: The probability with which the requirements must hold on new rows, or None.
         seed: The seed of every model.
         time_budget: Seconds of each training; None for no limit.
         jobs: Number of threads of each training.
-        forward: Whether the rows are in the order of time, and every fold is judged by a model of earlier rows.
-        target: The labels as the user has them.
-        labels: The labels in the order of the class numbers.
-        asked: The requirements as the user wrote them.
-        confidence: The probability with which the requirements must hold on new rows, or None.
     """
 
-    X: pd.DataFrame
-    y: Integers
-    groups: NDArray[Any] | None
+    rows: ComparedRows
     splits: Splits
     metric: str
     average: ScalarAverage
-    subject_to: tuple[str, ...]
+    requirements: Sequence[Requirement]
+    asked: Sequence[str]
+    confidence: float | None
     seed: int
     time_budget: float | None
     jobs: int
-    forward: bool
-    target: pd.Series
-    labels: NDArray[Any]
-    asked: Sequence[str]
-    confidence: float | None
 
     @property
-    def tested_rows(self) -> Integers:
-        """The numbers of the rows in some test fold; in the order of time, the first rows are in none."""
-        return np.sort(np.concatenate([test for _, test in self.splits]))
+    def subject_to(self) -> list[str]:
+        """The requirements as text, for rows whose labels are class numbers."""
+        several = len(self.rows.labels) > 2
+        indices = [requirement.metric.class_index if several else None for requirement in self.requirements]
+        pairs = zip(self.requirements, indices, strict=True)
+        return [str(replace(each, metric=each.metric.of_class(index))) for each, index in pairs]
 
     def cells(self, name: str, data: str, methods: Sequence[Compared]) -> list[TrainingCell]:
         """Return one cell per training and fold, fold by fold.
@@ -212,22 +217,22 @@ class TrainingTask:
         assert isinstance(cell, TrainingCell)
         if isinstance(cell.training, OwnModel):
             return cell.training.train(self, cell.fold)
-        training_rows, test_rows = self.splits[cell.fold]
+        (training_rows, test_rows), rows, forward = self.splits[cell.fold], self.rows, self.rows.time is not None
         model = MetricClassifier(
             self.metric,
-            subject_to=list(self.subject_to) or None,
+            subject_to=self.subject_to or None,
             models=[cell.training.model],
             class_weight=cell.training.class_weight,
             average=self.average,
-            cv=FORWARD if self.forward else None,
+            cv=FORWARD if forward else None,
             random_state=self.seed,
         )
-        groups = None if self.groups is None else self.groups[training_rows]
-        training, test = self.X.iloc[training_rows], self.X.iloc[test_rows]
-        fold = encode_fold((cell.spec["data"], cell.spec["splits"], self.seed, cell.fold), training, test)
+        groups = None if rows.groups is None else rows.groups[training_rows]
+        training, test = rows.X.iloc[training_rows], rows.X.iloc[test_rows]
+        key = (cell.spec["data"], cell.spec["splits"], self.seed, cell.fold)
+        encoder, numbers, new, encoding = encode_fold(key, training, test)
         start = time.perf_counter()
-        encoded = fold.encoder, fold.training
-        prepared = prepare_rows(model, training, self.y[training_rows], None, groups, encoded)
+        prepared = prepare_rows(model, training, rows.numbers[training_rows], None, groups, (encoder, numbers))
         splits = splits_of(model, prepared)
         result = fit_family(
             families_of(model)[0],
@@ -236,15 +241,15 @@ class TrainingTask:
             seed=prepared.seed,
             jobs=self.jobs,
             deadline=Deadline.after(None if cell.training.model == ALWAYS else self.time_budget),
-            last_only=self.forward,
+            last_only=forward,
         )
-        seconds = fold.seconds + time.perf_counter() - start
+        seconds = encoding + time.perf_counter() - start
         if isinstance(result, LeftOut):
             return {"left_out": result.reason}
         return {
             "training_seconds": seconds,
             "out_of_fold": as_lists(result.logits),
-            "test": as_lists(result.model.logits(fold.test)),
+            "test": as_lists(result.model.logits(new)),
             "folds": folds_of_rows(splits, len(training_rows)).tolist(),
         }
 
@@ -261,7 +266,7 @@ class TrainingTask:
             settings |= aim
         if training.uses_requirements:
             purpose[0] += f" subject to {', '.join(self.subject_to)}"
-            settings["subject_to"] = list(self.subject_to)
+            settings["subject_to"] = self.subject_to
         return TrainingCell((name, training.name, *purpose, f"fold {fold}"), settings, training, fold)
 
 
@@ -302,3 +307,188 @@ def as_lists(logits: Floats) -> Any:
 def load_networks() -> None:
     """Import what networks need before the first is timed."""
     assert callable(import_module("metricfit.train").fit_folds)
+
+
+log = logging.getLogger("metricfit.tabular")
+
+FILE = "comparison.json"
+#: Settings that trainings may differ in: those that depend on them have names of their own.
+SHARED = ("metric", "average", "subject_to", "confidence", "methods")
+#: Maximum number of columns that a message names.
+MOST_NAMES = 5
+#: What settings are called in messages.
+SPOKEN = {
+    "subject_to": "requirements",
+    "time_budget": "time budget",
+    "positive": "positive class",
+    "group": "column of groups",
+    "time": "column of times",
+}
+
+Description = dict[str, Any]
+
+
+class ChangedRunError(CellError):
+    """The folder holds a comparison of another table or with other options.
+
+    Args:
+        message: What has changed, and what to do.
+        changes: What has changed, one phrase each.
+    """
+
+    def __init__(self, message: str, changes: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.changes = list(changes)
+
+
+def describe_table(X: pd.DataFrame, y: Integers, classes: Sequence[str], groups: Any) -> Description:
+    """Describe a table by its rows, columns and classes, with a hash of every column.
+
+    Args:
+        X: The features.
+        y: Class numbers.
+        classes: The names of the classes.
+        groups: One group per row, or None.
+
+    Returns:
+        Values that JSON can hold.
+    """
+    row_hashes = {str(name): column_hashes(column) for name, column in X.items()}
+    labels = pd.util.hash_array(np.ascontiguousarray(y))
+    mixed = sum(hashes * np.uint64(2 * index + 3) for index, hashes in enumerate([labels, *row_hashes.values()]))
+    return {
+        "rows": len(X),
+        "columns": {
+            name: {"kind": kind_of(X[name]), "hash": hash_bytes(hashes.tobytes())}
+            for name, hashes in row_hashes.items()
+        },
+        "classes": {name: int((y == number).sum()) for number, name in enumerate(classes)},
+        "labels": hash_bytes(labels.tobytes()),
+        "groups": None if groups is None else hash_bytes(column_hashes(pd.Series(groups)).tobytes()),
+        "rows in any order": hash_bytes(np.sort(mixed).tobytes()),
+    }
+
+
+def continue_run(root: Path, name: str, now: Description) -> None:
+    """Check that a folder holds trainings of the same table and options, or none, and keep the description there.
+
+    Args:
+        root: The folder that keeps the trainings.
+        name: The name of the table.
+        now: The description of the table, with the settings of the comparison.
+
+    Raises:
+        ChangedRunError: The folder holds trainings of another table or with other options; the message says which.
+    """
+    path = Cell((name,), {}).folder(root) / FILE
+    before = _read(path)
+    if before is not None:
+        changes = list_changes(before, now)
+        if changes:
+            raise ChangedRunError(
+                f"{root} holds a comparison of another table or with other options: {'; '.join(changes)}. Choose "
+                "another folder to keep both, or remove that one.",
+                changes,
+            )
+        changes = _changed_settings(before, now, SHARED)
+        if changes:
+            log.warning("%s: trainings in %s that do not depend on it are used again", "; ".join(changes), root)
+    write_file(path, json.dumps(now, indent=1).encode())
+
+
+def other_tables(root: Path, name: str) -> list[str]:
+    """Return the names of other tables whose trainings a folder keeps.
+
+    Args:
+        root: The folder that keeps the trainings.
+        name: The name of this table.
+    """
+    own = Cell((name,), {}).folder(root).name
+    return sorted(path.parent.name for path in root.glob(f"*/{FILE}") if path.parent.name != own)
+
+
+def list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Say in words how a table and the options that all trainings depend on have changed.
+
+    Args:
+        before: The description that was kept.
+        now: The present one.
+
+    Returns:
+        One phrase per change.
+
+    Example:
+        >>> list_changes({"rows": 1200, "folds": 5}, {"rows": 1250, "folds": 10})
+        ['rows 1,200 -> 1,250', 'folds 5 -> 10']
+    """
+    settings = [key for key in now if key not in {*SHARED, *TABLE}]
+    return [*_changed_table(before, now), *_changed_settings(before, now, settings)]
+
+
+#: The entries of a description that are about the table.
+TABLE = ("rows", "columns", "classes", "labels", "groups", "rows in any order")
+
+
+def _changed_table(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    changes = []
+    if before.get("rows") != now.get("rows"):
+        changes.append(f"rows {before.get('rows', 0):,} -> {now['rows']:,}")
+    old, new = before.get("columns", {}), now.get("columns", {})
+    changes += _about([name for name in new if name not in old], "is new", "are new")
+    changes += _about([name for name in old if name not in new], "is gone", "are gone")
+    both = [name for name in new if name in old]
+    for name in both:
+        if old[name]["kind"] != new[name]["kind"]:
+            changes.append(f"column {quote(name)} held {old[name]['kind']} and holds {new[name]['kind']} now")
+    if changes:
+        return changes
+    if before.get("rows in any order") == now.get("rows in any order") and (
+        before.get("labels") != now.get("labels") or any(old[name] != new[name] for name in both)
+    ):
+        return ["the same rows are in another order"]
+    changes += _about([name for name in both if old[name] != new[name]], "has other values", "have other values")
+    if before.get("labels") != now.get("labels"):
+        counts = [
+            f"{quote_label(label)} {before.get('classes', {}).get(label, 0):,} -> {now['classes'].get(label, 0):,} rows"
+            for label in {**before.get("classes", {}), **now.get("classes", {})}
+            if before.get("classes", {}).get(label, 0) != now["classes"].get(label, 0)
+        ]
+        changes.append("the labels have changed" + (f" ({', '.join(counts)})" if counts else ""))
+    if before.get("groups") != now.get("groups"):
+        changes.append("the groups have changed")
+    return changes
+
+
+def _changed_settings(before: Mapping[str, Any], now: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    return [
+        f"{SPOKEN.get(name, name)} {_spoken(before.get(name))} -> {_spoken(now[name])}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _about(names: Sequence[str], one: str, several: str) -> list[str]:
+    """Say something about columns; of many, some are named."""
+    if not names:
+        return []
+    listed = ", ".join(quote(name) for name in names[:MOST_NAMES])
+    if len(names) > MOST_NAMES:
+        listed += f" and {len(names) - MOST_NAMES} more"
+    return [f"column {listed} {one}" if len(names) == 1 else f"columns {listed} {several}"]
+
+
+def _spoken(value: Any) -> str:
+    if value is None or value == []:
+        return "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _read(path: Path) -> Description | None:
+    """Read a description; None if there is none, or one that cannot be read, where cells are compared alone."""
+    try:
+        found = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -20,6 +20,7 @@ import statistics
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from metricfit import stats
 from metricfit.errors import InvalidValueError, quote
@@ -271,17 +272,11 @@ class Advice:
         return " ".join(self.sentences)
 
 
-@dataclass(frozen=True)
-class _Rival:
-    """Another method than the best one: the difference to it, and whether the method is clearly worse."""
-
-    row: ComparisonRow
-    versus: SplitComparison | None
-    clearly_worse: bool
+#: Another method than the best one, and the difference to it; None where both are equal on every fold.
+_Rival = tuple[ComparisonRow, SplitComparison | None]
 
 
-@dataclass(frozen=True)
-class _Choice:
+class _Choice(NamedTuple):
     """The chosen method, whether the choice is sure, what the verdict says of it, and the reason in full."""
 
     row: ComparisonRow
@@ -326,50 +321,49 @@ def _choose(considered: Sequence[ComparisonRow], metric: Metric, label: str, oth
     best = min(considered, key=lambda row: (row.mean if metric.minimize else -row.mean, _simplicity(row)))
     others = [row for row in considered if row is not best]
     compared = compare_with(best.values, [row.values for row in others], metric)
-    rivals = [
-        _Rival(row, versus, p is not None and p < CLEAR) for row, (versus, p) in zip(others, compared, strict=True)
-    ]
-    equals = [rival for rival in rivals if not rival.clearly_worse]
-    close = [rival for rival in equals if _simpler_and_close(rival.row, best)]
+    pairs = zip(others, compared, strict=True)
+    equals: list[_Rival] = [(row, versus) for row, (versus, p) in pairs if p is None or p >= CLEAR]
+    close = [rival for rival in equals if _simpler_and_close(rival[0], best)]
     extreme = "lowest" if metric.minimize else "highest"
     best_mean = f"{_capital(_name(best))} has the {extreme} mean {label}, {best.mean:.3f}"
     if close:
-        chosen = min(close, key=lambda rival: _simplicity(rival.row))
-        return _prefer_simpler(chosen, best, best_mean)
-    if not rivals:
+        return _prefer_simpler(*min(close, key=lambda rival: _simplicity(rival[0])), best, best_mean)
+    if not others:
         return _Choice(best, True, "", f"{best_mean}.")
     if not equals:
         standing = f"clearly better than every {others_are}"
         return _Choice(best, True, f", {standing}", f"{best_mean}, and is {standing}.")
-    nearest = min(equals, key=lambda rival: abs(rival.row.mean - best.mean))
+    nearest = min(equals, key=lambda rival: abs(rival[0].mean - best.mean))
     standing = ", the best here, although the folds cannot prove it"
-    return _Choice(best, False, standing, f"{best_mean}. {_lead(nearest, best)}")
+    return _Choice(best, False, standing, f"{best_mean}. {_lead(*nearest, best)}")
 
 
 def _simpler_and_close(row: ComparisonRow, best: ComparisonRow) -> bool:
     return row.complexity < best.complexity and abs(row.mean - best.mean) <= MARGIN * abs(best.mean)
 
 
-def _prefer_simpler(rival: _Rival, best: ComparisonRow, best_mean: str) -> _Choice:
+def _prefer_simpler(
+    chosen: ComparisonRow, versus: SplitComparison | None, best: ComparisonRow, best_mean: str
+) -> _Choice:
     """Choose a method that is simpler than the best one and as good, or nearly."""
-    chosen, faster = rival.row, (best.seconds or 0.0) >= 2 * (rival.row.seconds or 0.0)
+    faster = (best.seconds or 0.0) >= 2 * (chosen.seconds or 0.0)
     times = f" and trains faster ({_seconds(chosen)} instead of {_seconds(best)})" if faster else ""
-    sure = rival.versus is None or (rival.versus.probabilities.rope >= SURE and not is_constant(rival.versus))
-    amount = "" if rival.versus is None else f" ({_amount(rival.versus)})"
-    does = "does exactly as well" if rival.versus is None else "does as well" if sure else "comes within 1 % of it"
+    sure = versus is None or (versus.probabilities.rope >= SURE and not is_constant(versus))
+    amount = "" if versus is None else f" ({_amount(versus)})"
+    does = "does exactly as well" if versus is None else "does as well" if sure else "comes within 1 % of it"
     reason = f"{best_mean}. {_capital(_name(chosen))} {does}{amount} and is simpler{times}."
     return _Choice(chosen, sure, ", within 1 % of the best here, and simpler", reason)
 
 
-def _lead(nearest: _Rival, best: ComparisonRow) -> str:
+def _lead(nearest: ComparisonRow, versus: SplitComparison | None, best: ComparisonRow) -> str:
     """Say how far the best method is ahead of the next one."""
-    name = _name(nearest.row)
-    if nearest.versus is None:
+    name = _name(nearest)
+    if versus is None:
         return f"{_capital(name)} does exactly as well and is not simpler."
-    ahead = f"It is {_size(nearest.versus.difference)} ahead of {name}"
-    if is_constant(nearest.versus):
+    ahead = f"It is {_size(versus.difference)} ahead of {name}"
+    if is_constant(versus):
         return f"{ahead} on every fold, which leaves open how sure that is."
-    low, high = sorted((-nearest.versus.interval.low, -nearest.versus.interval.high))
+    low, high = sorted((-versus.interval.low, -versus.interval.high))
     interval = f"simultaneous 95 % interval of the difference {low:+.3f} to {high:+.3f}"
     return f"{ahead}, which {len(best.values)} folds cannot prove ({interval})."
 

@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.data.columns import quote_label
 from metricfit.errors import quote
 from metricfit.tabular.doctor.finding import (
@@ -231,9 +232,6 @@ def _duplicates(X: pd.DataFrame) -> Iterator[Finding]:
 def _are_equal(X: pd.DataFrame, names: list[str]) -> bool:
     return all(X[name].astype(object).equals(X[names[0]].astype(object)) for name in names[1:])
 
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 #: An AUC from which a column decides, and a lower bound that makes it a serious finding.
 DECIDES, SURELY = 0.985, 0.9

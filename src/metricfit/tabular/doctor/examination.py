@@ -29,6 +29,7 @@ from metricfit.tabular.doctor.finding import (
     as_codes,
     as_times,
     by_seriousness,
+    column_hashes,
     describe_share,
     kind_of,
     list_names,
@@ -317,14 +318,7 @@ def row_hashes(X: pd.DataFrame) -> NDArray[np.uint64]:
     """
     total = np.zeros(len(X), dtype=np.uint64)
     for name in X.columns:
-        column = X[name]
-        if pd.api.types.is_numeric_dtype(column):
-            numbers = column.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0  # -0 and 0 are equal
-            hashed = pd.util.hash_array(np.where(np.isnan(numbers), np.nan, numbers))
-        else:
-            text = column.astype(object)
-            hashed = pd.util.hash_array(text.where(text.isna(), text.astype(str)).to_numpy(), categorize=True)
-        total = total * np.uint64(1_000_003) + hashed
+        total = total * np.uint64(1_000_003) + column_hashes(X[name])
     return total
 
 

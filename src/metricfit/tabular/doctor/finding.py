@@ -202,3 +202,12 @@ def as_codes(column: pd.Series) -> NDArray[np.int64]:
         values = column.where(column.isna(), column.astype(str))
     codes, _ = pd.factorize(values, use_na_sentinel=False)
     return np.asarray(codes, dtype=np.int64)
+
+
+def column_hashes(column: pd.Series) -> NDArray[np.uint64]:
+    """Return one number per entry; equal entries have equal ones, whatever the type of their column is."""
+    if pd.api.types.is_numeric_dtype(column):
+        numbers = column.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0  # -0 and 0 are equal
+        return pd.util.hash_array(np.where(np.isnan(numbers), np.nan, numbers))
+    text = column.astype(object)
+    return pd.util.hash_array(text.where(text.isna(), text.astype(str)).to_numpy(), categorize=True)

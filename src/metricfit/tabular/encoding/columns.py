@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricfit.core.arrays import Floats
 from metricfit.errors import InvalidValueError, MetricfitError, quote
 
-Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 
 #: Words that mean a missing value in a column of text, in lower case. skrub uses the same list.

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from metricfit.core.arrays import Floats
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.encoding.columns import (
     KINDS,
@@ -17,7 +18,6 @@ from metricfit.tabular.encoding.columns import (
     Category,
     Column,
     Date,
-    Floats,
     NotANumber,
     Number,
     Text,

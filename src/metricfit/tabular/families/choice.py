@@ -16,10 +16,9 @@ from metricfit.tabular.families.family import Family
 from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.families.in_context import PACKAGES, InContext, InContextFamily, own_weights
 from metricfit.tabular.families.kernel import Kernel
-from metricfit.tabular.families.linear import Linear
+from metricfit.tabular.families.linear import Linear, TextLinear
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.portfolio import GROUPS, PORTFOLIO, is_installed
-from metricfit.tabular.families.text import TextLinear
 from metricfit.tabular.families.user_model import UserModel
 
 Quality = Literal["fast", "default", "best"]

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.core.arrays import Floats as Floats
+from metricfit.core.arrays import Integers as Integers
 from metricfit.core.threads import thread_count
 from metricfit.errors import InvalidValueError, MetricfitError, ModelFileError, quote
 
 if TYPE_CHECKING:
     from metricfit.tabular.large_rows import CompactFeatures
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 #: For each fold, the rows to train on and the rows that are held out.
 Splits = Sequence[tuple[Integers, Integers]]
 
@@ -515,7 +515,7 @@ KINDS = {
     "boosted_trees": ("boosting", "BoostedTrees"),
     "forests": ("forest", "Forests"),
     "linear": ("linear", "LinearModel"),
-    "text": ("text", "TextModel"),
+    "text": ("linear", "TextModel"),
     "kernel": ("kernel", "KernelModel"),
     "network": ("network_models", "NetworkModel"),
     "in_context": ("in_context", "InContextModel"),

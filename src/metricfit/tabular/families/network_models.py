@@ -557,25 +557,18 @@ def stored_architecture(state: ModelState, expected: Expected) -> Architecture:
     hidden = state.values.get("hidden")
     if not isinstance(hidden, list) or len(hidden) > MOST_LAYERS or not all(map(_is_size, hidden)):
         raise ModelFileError(f"network: hidden must be a list of numbers of units, got {quote(hidden)}")
+    least = {"in_features": 1, "out_features": 1, "width": 0}
+    sizes = {name: state.whole_number(name, smallest, WIDEST) for name, smallest in least.items()}
     try:
-        architecture = Architecture(
-            state.values.get("kind", ""),
-            state.whole_number("in_features", 1, WIDEST),
-            state.whole_number("out_features", 1, WIDEST),
-            state.whole_number("width", 0, WIDEST),
-            tuple(hidden),
-        )
+        architecture = Architecture(state.values.get("kind", ""), **sizes, hidden=tuple(hidden))
     except (InvalidValueError, TypeError):
         raise ModelFileError(f"network: there is no kind {quote(state.values.get('kind'))}") from None
     unknown = set(state.values) - {field.name for field in fields(Architecture)} - {"members"}
     if unknown:
         raise ModelFileError(f"network: {quote(sorted(unknown)[0])} is not known")
-    if architecture.in_features != expected.columns:
-        raise ModelFileError(
-            f"network: it takes {architecture.in_features} numbers, the table gives {expected.columns}"
-        )
-    if architecture.out_features != expected.outputs:
-        raise ModelFileError(f"network: {architecture.out_features} outputs, the classes need {expected.outputs}")
+    for name, needed in (("in_features", expected.columns), ("out_features", expected.outputs)):
+        if sizes[name] != needed:
+            raise ModelFileError(f"network: {name} is {sizes[name]}, and the table and the classes need {needed}")
     return architecture
 
 

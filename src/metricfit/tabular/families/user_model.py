@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import has_fit_parameter
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote
-from metricfit.tabular.estimator_scores import class_scores, to_logits
+from metricfit.tabular.estimator_scores import class_scores, to_logits, weight_parameter
 from metricfit.tabular.families.family import (
     Deadline,
     Expected,
@@ -22,7 +21,7 @@ from metricfit.tabular.families.family import (
     ModelState,
     TrainingRows,
 )
-from metricfit.tabular.families.skops_files import model_from_bytes, model_to_bytes
+from metricfit.tabular.model_folder import model_from_bytes, model_to_bytes
 
 #: Probabilities of 0 and 1 have no logits.
 SMALLEST_PROBABILITY = 1e-6
@@ -108,7 +107,7 @@ class UserModel(Family):
 
     def reason_to_skip(self, rows: TrainingRows) -> str | None:
         """Refuse rows with weights if the classifier takes none."""
-        if rows.weight is not None and _weight_parameter(self.model) is None:
+        if rows.weight is not None and weight_parameter(self.model) is None:
             raise InvalidValueError(
                 f"the model {self.name!r} takes no sample_weight; fit without sample_weight and class_weight, or use "
                 "another model"
@@ -122,17 +121,9 @@ class UserModel(Family):
         _set_random_state(model, seed)
         weights: dict[str, Any] = {}
         if train.weight is not None:
-            weights = {_weight_parameter(model) or "sample_weight": train.weight}
+            weights = {weight_parameter(model) or "sample_weight": train.weight}
         model.fit(train.features.table if self.takes_table else train.x, train.y, **weights)
         return FittedUserModel(model, train.classes, self.takes_table)
-
-
-def _weight_parameter(model: Any) -> str | None:
-    """Return the keyword under which ``fit`` takes weights; None if it takes none."""
-    if isinstance(model, Pipeline):
-        name, last = model.steps[-1]
-        return f"{name}__sample_weight" if has_fit_parameter(last, "sample_weight") else None
-    return "sample_weight" if has_fit_parameter(model, "sample_weight") else None
 
 
 def _set_random_state(model: Any, seed: int) -> None:

@@ -17,9 +17,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.checks import check_positive, check_whole
-from metricfit.tabular.insight.judged_rows import Floats, Integers, JudgedRows, column_names, take_rows
+from metricfit.tabular.insight.judged_rows import JudgedRows, column_names, take_rows
 from metricfit.tabular.insight.value_intervals import draw_multiplicities, weighted_values
 from metricfit.tabular.notebook import items, table
 
@@ -108,45 +109,29 @@ def measure_importance(
     rng = np.random.default_rng(random_state)
     index, weight = _sample(rows, max_rows, rng)
     judged = rows if len(index) == len(rows) else rows.take(index)
-    losses = _Losses(judged, weight)
+    sign = -1.0 if rows.metric.minimize else 1.0
+    known = rows.metric, rows.average, rows.classes, judged.y
+
+    def values(decided: Integers, weights: Floats) -> Floats:
+        return sign * weighted_values(*known, decided, weights, judged.costs)
+
+    decided_before = judged.decide()
+    value = sign * float(values(decided_before, weight[None])[0])
     table_of, deviations = np.full((repeats, len(names)), np.nan), np.full((len(names), repeats, RESAMPLES), np.nan)
     for repeat in range(repeats):
         source = take_rows(rows.table, rng.permutation(len(rows))[index])
-        losses.draw(rng)
+        drawn = draw_multiplicities(
+            None if rows.costs is not None else judged.y, judged.groups, len(judged), RESAMPLES, rng
+        )
+        weights = np.concatenate([weight[None], drawn * weight])
+        before = values(decided_before, weights)
         for place in range(len(names)):
             if time.monotonic() > deadline:
                 break
             decided = judged.decide(_with_column(judged.table, place, source))
-            table_of[repeat, place], deviations[place, repeat] = losses.of_decisions(decided)
-    return _result(rows, names, table_of, deviations, losses.value, len(judged), max_seconds)
-
-
-class _Losses:
-    """How much worse decisions are than those about the rows as they are, on these rows and on resamples of them."""
-
-    def __init__(self, rows: JudgedRows, weight: Floats) -> None:
-        self._rows, self._weight = rows, weight
-        self._weights = weight[None]
-        self._decided = rows.decide()
-        self.value = float(self._values(self._decided)[0])
-
-    def draw(self, rng: np.random.Generator) -> None:
-        """Draw resamples of the rows for the next shuffle."""
-        rows = self._rows
-        strata = None if rows.costs is not None else rows.y
-        drawn = draw_multiplicities(strata, rows.groups, len(rows), RESAMPLES, rng)
-        self._weights = np.concatenate([self._weight[None], drawn * self._weight])
-        self._before = self._values(self._decided)
-
-    def of_decisions(self, decided: Integers) -> tuple[float, Floats]:
-        """Return the loss, and how far it is from this on the resamples."""
-        sign = -1.0 if self._rows.metric.minimize else 1.0
-        losses = sign * (self._before - self._values(decided))
-        return float(losses[0]), losses[1:] - losses[0]
-
-    def _values(self, decided: Integers) -> Floats:
-        rows = self._rows
-        return weighted_values(rows.metric, rows.average, rows.classes, rows.y, decided, self._weights, rows.costs)
+            losses = before - values(decided, weights)
+            table_of[repeat, place], deviations[place, repeat] = losses[0], losses[1:] - losses[0]
+    return _result(rows, names, table_of, deviations, value, len(judged), max_seconds)
 
 
 def _check_rows(rows: JudgedRows) -> None:
@@ -206,12 +191,8 @@ def _result(
     done = np.isfinite(losses)
     measured = np.flatnonzero(done[0])
     ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    table = pd.DataFrame(
-        {
-            "column": pd.Series([names[place] for place in measured], dtype=object),
-            "importance": [losses[done[:, place], place].mean() for place in measured],
-        }
-    )
+    table = pd.DataFrame({"column": pd.Series([names[place] for place in measured], dtype=object)})
+    table["importance"] = [losses[done[:, place], place].mean() for place in measured]
     spread = np.array([np.quantile(deviations[place][done[:, place]], ends) for place in measured]).reshape(-1, 2)
     table["low"], table["high"] = (table["importance"] + spread[:, end] for end in (0, 1))
     table = table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
@@ -227,9 +208,6 @@ def _result(
         notes.append(f"After {max_seconds:g} s there were {repeats} of {len(losses)} shuffles per column.")
     if len(measured) < len(names):
         notes.append(f"There was no time for {len(names) - len(measured)} of {len(names)} columns.")
-    return Importance(table, _label(rows), value, decided, repeats, tuple(notes))
-
-
-def _label(rows: JudgedRows) -> str:
     metric = rows.metric
-    return metric.name if rows.classes == 2 or metric.whole_matrix else f"{rows.average} {metric.name}"
+    label = metric.name if rows.classes == 2 or metric.whole_matrix else f"{rows.average} {metric.name}"
+    return Importance(table, label, value, decided, repeats, tuple(notes))

@@ -1,10 +1,10 @@
-"""Labelled rows on which a fitted model is judged, and what it decided about them."""
+"""Labelled rows on which a fitted model is judged, what it decided about them, and the rows that it gets most wrong."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -13,16 +13,23 @@ from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.core.types import ScalarAverage
 from metricfit.data.reading import ParquetRows, ParquetTable
-from metricfit.decide.calibration import sigmoid
+from metricfit.decide.calibration import log_softmax, sigmoid
 from metricfit.decide.costs import RowCosts
 from metricfit.decide.held_out import HeldOut
-from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.decide.refer import labels_with_referred
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.metric import Metric, get_metric
-from metricfit.tabular.inputs import columns_of_fit, to_pandas
+from metricfit.tabular.checks import (
+    average_of_classes,
+    check_whole,
+    checked_weights,
+    columns_of_fit,
+    to_pandas,
+)
 from metricfit.tabular.large_rows import stratified_sample
-from metricfit.tabular.row_checks import average_of_classes, checked_labels, checked_weights
 
 
 def held_out_rows(model: Any) -> HeldOut:
@@ -52,9 +59,6 @@ def held_out_decisions(model: Any) -> NDArray[Any]:
     decided: Integers = model.decision_.decide_or_refer(logits if costs is None else costs.margins(logits))
     return decided
 
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 #: Rows on which the logits of the folds' models are compared with those of ``fit``.
 COMPARED = 64
@@ -112,30 +116,21 @@ class JudgedRows:
 
     def take(self, index: Integers) -> JudgedRows:
         """Return these rows."""
-        return JudgedRows(
-            self.model,
-            take_rows(self.table, index),
-            self.y[index],
-            None if self.weight is None else self.weight[index],
-            None if self.groups is None else self.groups[index],
-            self.numbers[index],
-            None if self.folds is None else self.folds[index],
-            None if self.costs is None else self.costs.take(index),
-            self.scorers,
-            None if self.known_logits is None else self.known_logits[index],
-        )
+        parts = (self.weight, self.groups, self.folds, self.known_logits)
+        weight, groups, folds, logits = (None if part is None else part[index] for part in cast(tuple[Any, ...], parts))
+        costs = None if self.costs is None else self.costs.take(index)
+        table, y, numbers = take_rows(self.table, index), self.y[index], self.numbers[index]
+        return JudgedRows(self.model, table, y, weight, groups, numbers, folds, costs, self.scorers, logits)
 
     def logits(self, table: Any = None) -> Floats:
         """Return calibrated logits for the current class balance, of these rows or of changed ones in their place."""
         if table is None and self.known_logits is not None:
             return self.known_logits
         rows = self.table if table is None else table
-        logits: Floats
         if self.folds is None:
-            logits = self.model._logits(rows)
-        else:
-            logits = self.model._logits_out_of_fold(rows, self.folds, self.scorers) + self.model.shift_
-        return logits
+            return self.model._logits(rows)
+        logits: Floats = self.model._logits_out_of_fold(rows, self.folds, self.scorers)
+        return logits + self.model.shift_
 
     def decide(self, table: Any = None) -> Integers:
         """Return class numbers, -1 for rows that are referred, of these rows or of changed ones in their place."""
@@ -173,28 +168,14 @@ def judged_rows(
         raise InvalidTypeError("the model decides several labels per row: fit one model per label to look into it")
     table = plain_table(X)
     columns_of_fit(model, table)  # names the columns that are missing
-    labels = checked_labels(model, y)
-    check_consistent_length(table, labels)
-    unknown = np.setdiff1d(labels, model.classes_)
-    if len(unknown):
-        raise InvalidValueError(
-            f"y has labels that were not there in fit: {', '.join(quote(label) for label in unknown[:5].tolist())}"
-        )
-    numbers = model._numbers_of(labels)
+    numbers = model._numbers_of_known(y)
+    check_consistent_length(table, numbers)
     if out_of_fold:
         if sample_weight is not None:
             raise InvalidValueError("out of fold the weights are those of fit: leave sample_weight out")
         return _rows_of_fit(model, table, numbers)
-    rows = JudgedRows(
-        model,
-        table,
-        numbers,
-        checked_weights(sample_weight, labels),
-        None,
-        np.arange(len(labels)),
-        None,
-        model._costs_of(table, len(labels)),
-    )
+    weight, costs = checked_weights(sample_weight, numbers), model._costs_of(table, len(numbers))
+    rows = JudgedRows(model, table, numbers, weight, None, np.arange(len(numbers)), None, costs)
     if warn and _are_rows_of_fit(rows):
         warnings.warn(
             "the model was trained on these rows, and looks better there than it is: pass rows that it has not seen, "
@@ -230,8 +211,7 @@ def column_names(model: Any, table: Any) -> list[Any]:
             f"X has no columns: its shape is {table.shape}. Importance is that of columns; make a table of numbers or "
             "texts first"
         )
-    known = getattr(model, "feature_names_in_", None)
-    return [f"x{place}" for place in range(table.shape[1])] if known is None else list(known)
+    return list(getattr(model, "feature_names_in_", [f"x{place}" for place in range(table.shape[1])]))
 
 
 def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
@@ -246,23 +226,18 @@ def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
         raise InvalidValueError(
             f"out_of_fold=True is for the rows of fit, which were {places.total:,}; X has {len(numbers):,}"
         )
-    held_out = model.held_out_.with_logits_shifted(model.shift_)
     in_order = np.array_equal(places.rows, np.arange(places.total))
-    rows = JudgedRows(
-        model,
-        table if in_order else take_rows(table, places.rows),
-        held_out.y,
-        None if held_out.weight is None else held_out.weight,
-        held_out.groups,
-        places.rows,
-        places.folds,
-        model._costs_of(dict(held_out.columns), len(held_out.y)),
-        model._fold_scorers(),
-        held_out.logits,
-    )
+    rows = _held_out(model, table if in_order else take_rows(table, places.rows))
     if not np.array_equal(numbers[places.rows], rows.y) or not _has_logits_of_fit(rows):
         raise InvalidValueError("out_of_fold=True is for the rows of fit in their order, and these are others")
     return rows
+
+
+def _held_out(model: Any, table: Any) -> JudgedRows:
+    """Return the held-out rows, which the table holds in their order, with the logits of ``fit``."""
+    held_out, places, costs = held_out_rows(model), model._places, held_out_costs(model)
+    known = (held_out.weight, held_out.groups, places.rows, places.folds, costs, model._scorers, held_out.logits)
+    return JudgedRows(model, table, held_out.y, *known)
 
 
 def _are_rows_of_fit(rows: JudgedRows) -> bool:
@@ -274,7 +249,7 @@ def _are_rows_of_fit(rows: JudgedRows) -> bool:
     if not np.array_equal(rows.y[places.rows], model.held_out_.y):
         return False
     part = rows.take(places.rows)
-    return _has_logits_of_fit(replace(part, folds=places.folds, scorers=model._fold_scorers()))
+    return _has_logits_of_fit(replace(part, folds=places.folds, scorers=model._scorers))
 
 
 def _has_logits_of_fit(rows: JudgedRows) -> bool:
@@ -302,19 +277,7 @@ def judged_file_rows(model: Any, table: ParquetTable) -> JudgedRows:
     places = getattr(model, "_places", None)
     if places is None or places.total != len(table):
         raise InvalidValueError("the rows of files are judged by the model that was fitted on these files")
-    held_out = held_out_rows(model)
-    return JudgedRows(
-        model,
-        table.rows(places.rows),
-        held_out.y,
-        None if held_out.weight is None else held_out.weight,
-        held_out.groups,
-        places.rows,
-        places.folds,
-        held_out_costs(model),
-        model._fold_scorers(),
-        held_out.logits,
-    )
+    return _held_out(model, table.rows(places.rows))
 
 
 def read_sample(rows: JudgedRows) -> JudgedRows:
@@ -322,3 +285,107 @@ def read_sample(rows: JudgedRows) -> JudgedRows:
     drawn = stratified_sample(np.arange(len(rows)), rows.y, SAMPLE_ROWS, 0)
     sample = rows.take(drawn)
     return replace(sample, table=sample.table.reset_index(drop=True))
+
+
+SHOWN = 12
+
+
+@dataclass(frozen=True, repr=False)
+class WorstRows:
+    """The rows that a model gets most wrong, the worst first.
+
+    Attributes:
+        table: One line per row, with its label in the index of a DataFrame, or its number: ``truth``, ``decision``,
+            ``probability`` (of the positive class; of the true class if there are several), ``cost`` for costs from
+            columns, and then the columns of the user's table. A name that the user's table has too ends in "_".
+        numbers: The number of each row, counted from 0.
+        total: The number of rows among which they are the worst.
+        wrong: How many of these were decided wrongly; referred rows are not decided.
+        positive: The class whose probability is given; None for the true class of each row.
+        judged: The number of columns of ``table`` that come before those of the user's table.
+        notes: What is to know about it.
+
+    Example:
+        >>> from metricfit import MetricClassifier
+        >>> X = np.random.default_rng(0).normal(size=(400, 3))
+        >>> y = X[:, 1] > 1
+        >>> y[399] = not y[399]  # a wrong label
+        >>> model = MetricClassifier("f1", models=["linear"], random_state=0).fit(X[:200], y[:200])
+        >>> model.worst(X[200:], y[200:], n=1).numbers
+        array([199])
+    """
+
+    table: pd.DataFrame
+    numbers: NDArray[np.int64]
+    total: int
+    wrong: int
+    positive: Any = None
+    judged: int = 3
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        head = f"The {len(self.table)} worst of {self.total:,} rows; {self.wrong:,} were decided wrongly"
+        rest = len(self.table) - SHOWN
+        more = [f"... and {rest} more in .table"] if rest > 0 else []
+        return "\n".join([head, self.table.head(SHOWN).to_string(max_cols=10), *more, *self.notes])
+
+
+def find_worst_rows(rows: JudgedRows, n: int = 20) -> WorstRows:
+    """Find the rows whose calibrated probability is farthest from the truth, or with costs those that cost most.
+
+    Args:
+        rows: The rows.
+        n: Number of rows to return, at most.
+
+    Returns:
+        The rows with their truth, decision and probability.
+
+    Raises:
+        InvalidTypeError: ``n`` is no whole number.
+        InvalidValueError: ``n`` is below 1.
+    """
+    check_whole("n", n, 1, "rows to show")
+    model, y = rows.model, rows.y
+    logits = rows.logits()
+    by_class = np.concatenate([np.zeros_like(logits), logits], axis=1) if rows.classes == 2 else logits
+    log_probability = log_softmax(by_class)
+    of_truth = log_probability[np.arange(len(y)), y]  # logarithms, because most wrong rows have tiny ones
+    decided = model.decision_.decide_or_refer(logits if rows.costs is None else rows.costs.margins(logits))
+    paid = None if rows.costs is None else rows.costs.of_decisions(decided, y)
+    keys = [of_truth] if paid is None else [of_truth, -paid]
+    order = np.lexsort(keys)[:n]
+    names, shown = model.classes_[model._order], log_probability[:, 1] if rows.classes == 2 else of_truth
+    found = {
+        "truth": names[rows.y[order]],
+        "decision": labels_with_referred(decided[order], names, model.refer_label_),
+        "probability": np.exp(shown[order]),
+        **({} if paid is None else {"cost": paid[order]}),
+    }
+    values = _frame(model, take_rows(rows.table, order), rows.numbers[order])
+    taken = set(values.columns)
+    judged = pd.DataFrame({_free_name(name, taken): column for name, column in found.items()}, index=values.index)
+    return WorstRows(
+        pd.concat([judged, values], axis=1),
+        rows.numbers[order],
+        len(rows),
+        int(((decided >= 0) & (decided != y)).sum()),
+        model.pos_label_,
+        judged.shape[1],
+        () if rows.folds is None else ("Each row was decided by models that were not trained on it.",),
+    )
+
+
+def _frame(model: Any, part: Any, numbers: NDArray[np.int64]) -> pd.DataFrame:
+    """Return rows as a DataFrame."""
+    if isinstance(part, pd.DataFrame):
+        return part
+    values = part.toarray() if issparse(part) else np.asarray(part)
+    if values.ndim == 1:
+        return pd.DataFrame({"x": values}, index=numbers)
+    return pd.DataFrame(values, columns=column_names(model, values), index=numbers)
+
+
+def _free_name(name: str, taken: set[Any]) -> str:
+    while name in taken:
+        name += "_"
+    return name
