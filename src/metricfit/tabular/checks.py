@@ -225,7 +225,7 @@ def takes_row_numbers(cv: Any) -> bool:
 
 @dataclass(frozen=True)
 class FitRows:
-    """FitRows as they are passed to ``fit``.
+    """Rows as they are passed to ``fit``.
 
     Attributes:
         X: The table, in any form.

@@ -76,7 +76,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         prevalence_interval_: Its 95 % bootstrap interval, if it was estimated from new rows.
         drift_: Whether another class balance explains the scores of these rows.
         decision_: The decision about calibrated logits plus ``shift_``.
-        threshold_: FitRows are positive where ``predict_proba`` of the positive class is at least this. None for several
+        threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
             classes, and for costs in columns, where ``row_thresholds(X)`` gives the threshold of each row.
         thresholds_: For several labels, one threshold of the probability per label; otherwise None.
         threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
@@ -280,7 +280,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """Return calibrated logits, shifted so that the decision is at 0.
 
         Args:
-            X: FitRows with the columns of ``fit``.
+            X: Rows with the columns of ``fit``.
 
         Returns:
             For two classes ``(n,)``, positive for the second of ``classes_``; for several ``(n, c)``, with the offsets
@@ -298,7 +298,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """Predict labels: by the threshold for two classes, by the largest log-probability plus offset for several.
 
         Args:
-            X: FitRows with the columns of ``fit``.
+            X: Rows with the columns of ``fit``.
 
         Returns:
             One of ``classes_`` per row; for several labels 0 and 1, ``(n, c)``. After ``refer``, its label for rows
@@ -319,7 +319,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         It differs between rows only with costs in columns, such as ``cost(fp=5, fn="amount")``.
 
         Args:
-            X: FitRows with the columns of the costs.
+            X: Rows with the columns of the costs.
 
         Returns:
             One threshold per row: infinity for rows that are never positive, because missing them costs nothing.
@@ -340,7 +340,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """Return calibrated probabilities.
 
         Args:
-            X: FitRows with the columns of ``fit``.
+            X: Rows with the columns of ``fit``.
 
         Returns:
             One row per row of ``X``, with a column for each of ``classes_`` or each label.
@@ -357,10 +357,10 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the metric of the predictions, negated if lower is better, so that higher is always better.
 
-        FitRows that are referred to a person (``refer``) do not count.
+        Rows that are referred to a person (``refer``) do not count.
 
         Args:
-            X: FitRows with the columns of ``fit``.
+            X: Rows with the columns of ``fit``.
             y: Their labels.
             sample_weight: One weight per row.
 
@@ -410,7 +410,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         from a column, decisions after shuffling it use the shuffled costs, and are judged by the true ones.
 
         Args:
-            X: FitRows with the columns of ``fit`` that the model was not trained on; at least 10, with two classes.
+            X: Rows with the columns of ``fit`` that the model was not trained on; at least 10, with two classes.
             y: Their labels.
             sample_weight: One weight per row.
             repeats: Number of shuffles per column.
@@ -453,7 +453,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         cost most. Among them are often wrong labels, rows of another kind, and what the columns do not say.
 
         Args:
-            X: FitRows with the columns of ``fit`` that the model was not trained on.
+            X: Rows with the columns of ``fit`` that the model was not trained on.
             y: Their labels.
             n: Number of rows to return, at most.
             out_of_fold: Whether ``X`` and ``y`` are those that were passed to ``fit``. Each row is then decided by the
@@ -512,7 +512,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         after the other (Waudby-Smith and Ramdas 2024), so looking every day causes no false alarms.
 
         Args:
-            X: FitRows with the columns of ``fit``.
+            X: Rows with the columns of ``fit``.
             y: Their labels.
             subject_to: Requirements on rates, F-beta, jaccard or cost, such as ``"recall >= 0.85"``; by default those
                 of the model.
@@ -541,7 +541,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
         Args:
             path: The file to write. Missing folders are created.
-            X: FitRows to compare the graph and the model on, such as the training rows. By default rows are made up, with
+            X: Rows to compare the graph and the model on, such as the training rows. By default rows are made up, with
                 numbers around the medians, known and unknown categories, and missing values. A TunedDecisionClassifier
                 needs rows, and its estimator must be a linear model, a tree or a forest of scikit-learn or a
                 LGBMClassifier, behind steps that scale or impute numbers.

@@ -83,7 +83,7 @@ def prepare_rows(
         sample_weight: One weight per row, or None.
         groups: One group per row, or None.
         encoded: An encoder that was fitted to all these rows, and the rows as numbers; None to fit one.
-        apart: FitRows that are kept apart to choose the decision on, or None.
+        apart: Rows that are kept apart to choose the decision on, or None.
 
     Returns:
         The rows as numbers, with weights, groups and the seed.

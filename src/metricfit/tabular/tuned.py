@@ -106,7 +106,7 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             was passed; otherwise there is no such attribute.
         classes_: The labels, sorted; for several labels, their column numbers.
         pos_label_: The positive class of two; otherwise None.
-        threshold_: FitRows are positive where ``predict_proba`` of the positive class is at least this. None for several
+        threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
             classes, and for costs in columns, where ``row_thresholds(X)`` has the threshold of each row.
         thresholds_: For several labels, one threshold of the probability per label; otherwise None.
         threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
@@ -172,11 +172,11 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         """Fit the estimator on each fold and choose the decision; with ``ensemble=False`` fit it on all rows too.
 
         Args:
-            X: FitRows, in any form that the estimator takes.
+            X: Rows, in any form that the estimator takes.
             y: One label per row, or a matrix of 0 and 1 with one column per label.
             sample_weight: One weight per row, used to choose the decision, and in training if the estimator takes
                 weights.
-            groups: One group per row. FitRows of one group are held out together.
+            groups: One group per row. Rows of one group are held out together.
             fit_params: What else the estimator's ``fit`` takes. Values with one entry per row are split like the rows.
 
         Returns:
