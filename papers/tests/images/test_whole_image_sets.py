@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,14 +19,17 @@ from metricfit.train import Callback, fit_population
 from metricfit.train.engine.learner import Learner
 from metricfit_papers import models
 from metricfit_papers.datasets.preparations import PIXELS
+from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.images import image_tasks
 from metricfit_papers.images.image_tasks import WholeSet
 from metricfit_papers.models.augmentation import Centred
-from metricfit_papers.models.byte_images import augmented
+from metricfit_papers.models.byte_images import MeanImage, augmented
 from metricfit_papers.rows.class_row import by_class
+from metricfit_papers.rows.job import RowJob
 from metricfit_papers.rows.path_row import Recorded
+from metricfit_papers.rows.trial_fitting import fit_trials
 from metricfit_papers.specs import table_parser, vocabulary
-from metricfit_papers.specs.table_spec import ProtocolSpec
+from metricfit_papers.specs.table_spec import ProtocolSpec, RowSpec, TrainingSpec
 
 EACH, CLASSES = 20, 10
 
@@ -147,7 +151,9 @@ SAMPLES = [
     ("btg-12", "code", ["DICE", "DICEs"]),
     ("surrogate-2", "paper", ["surrogate F2", "macro soft F0.5", "macro soft F3, unweighted", "MAE"]),
     ("surrogate-5", "paper", ["surrogate F0.5", "BCE", "BCE, unweighted, tuned for F1"]),
+    ("surrogate-2", "published", ["BCE"]),
     ("multiclass-1", "paper", ["F-beta P*", "F-beta R*", "CE"]),
+    ("multiclass-search", "paper", ["CE, searched"]),
 ]
 
 
@@ -168,7 +174,7 @@ def test_the_tables_of_the_package_have_numbers(name, protocol, rows, folder, tm
 def test_every_image_table_is_run_by_a_test():
     images = {name for name in papers.table_names() if papers.find_table(name).prepare == PIXELS}
     ensembles = {
-        f"constrained-{which}" for which in ("2", "5", "6", "settings")
+        f"constrained-{which}" for which in ("2", "5", "6", "settings", "splits")
     }  # see test_ensemble_row and test_whole_image_sets
     assert images == {name for name, _, _ in SAMPLES} | ensembles | {"multiclass-1b"}
 
@@ -294,3 +300,25 @@ def test_a_residual_network_with_batch_norm_and_augmentation_trains_as_a_populat
     results = fit_population(members, (pixels[:16], labels[:16]), WeightedBCELoss(), splits=[parts] * 2, **settings)
     for result, weight in zip(results, before, strict=True):
         assert not torch.equal(result.model[-1].stem[0].weight, weight)
+
+
+def test_published_inputs_subtract_the_mean_image_and_two_logits_are_one(folder, monkeypatch):
+    pixels, labels = map(torch.from_numpy, WholeSet("fashion_mnist", (0, 1, 2)).images(folder))
+    small = partial(models.ResNet, (1, 1, 1, 1))
+    network = partial(augmented, small, image_size=28, pixel_mean=True, two_logits=True)
+    monkeypatch.setitem(vocabulary.NETWORKS, "resnet18", lambda in_features, **_: network())
+    training = TrainingSpec("resnet18", "SGD", 0.01, 8, 1, 0)
+    rows = torch.arange(16)
+    trial = Trial(0, pixels[:16], labels[:16], rows[:12], rows[12:14], rows[14:])
+    job = RowJob(RowSpec("BCE", "BCE"), ProtocolSpec("paper", "says"), training, "WeightedBCELoss", {}, [], "cpu")
+    (result,) = fit_trials(job, [trial])
+    model = result.model.eval()
+    layer = next(each for each in model.modules() if isinstance(each, MeanImage))
+    mean = pixels[:12].double().mean(0) / 255
+    torch.testing.assert_close(layer.mean[:, 2:-2, 2:-2], mean.float())
+    assert not layer.mean[:, :2].any()
+    centred = layer(nn.functional.pad(pixels[14:16], [2] * 4))
+    torch.testing.assert_close(centred[:, :, 2:-2, 2:-2], (pixels[14:16] / 255 - mean).float())
+    both = model[:-1](pixels[14:16])
+    assert both.shape == (2, 2)
+    torch.testing.assert_close(model(pixels[14:16]).sigmoid(), both.softmax(1)[:, 1:])

@@ -6,7 +6,7 @@ import pytest
 
 import metricfit_papers as papers
 from metricfit_papers import SpecError
-from metricfit_papers.pages import gather, stored_results
+from metricfit_papers.pages import gather, repository, stored_results
 from metricfit_papers.results import result_files
 
 
@@ -17,6 +17,20 @@ def test_every_listed_run_is_one_that_the_command_takes(tmp_path, capsys):
     assert len(missing) >= len(runs)
     assert len(set(runs)) == len(runs)
     assert capsys.readouterr().out.count("missing  metricfit reproduce") == len(missing)
+
+
+def test_every_run_of_the_queue_is_missing_and_says_what_it_is_for():
+    """A run that was made moves from queue.toml to runs.toml."""
+    queue = gather.listed(repository.QUEUE)
+    assert len(set(queue)) == len(queue) > 10
+    for run in queue:
+        spec = papers.find_table(run.table)
+        assert set(run.only) <= set(spec.datasets)
+        assert set(run.rows) <= set(spec.rows)
+        path = stored_results.RESULTS / f"{run.table}.json"
+        assert run.not_in(stored_results.read(path) if path.exists() else {"protocols": {}}), run.command
+        assert run.seconds > 0
+        assert run.why
 
 
 def test_every_number_of_the_pages_is_of_a_listed_run():

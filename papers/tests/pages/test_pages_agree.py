@@ -54,6 +54,8 @@ def test_every_stored_number_has_a_place_in_its_table(stored):
 def test_pages_and_sizes_are_those_of_the_stored_results(tmp_path, monkeypatch):
     """Otherwise: python -m metricfit_papers.pages.build."""
     monkeypatch.setattr(build, "_picture", lambda _, *arguments: f"![{arguments[-1]}](img/{arguments[-2].name})")
-    for path in build.build(pages=tmp_path, images=tmp_path, sizes=tmp_path / run_sizes.FILE.name):
-        kept = run_sizes.FILE if path.suffix == ".json" else repository.PAGES / path.name
+    other_places = {file.name: file for file in (run_sizes.FILE, repository.SUMMARY)}
+    new = {"pages": tmp_path, "images": tmp_path, "sizes": tmp_path / run_sizes.FILE.name}
+    for path in build.build(**new, short=tmp_path / repository.SUMMARY.name):
+        kept = other_places.get(path.name, repository.PAGES / path.name)
         assert path.read_text(encoding="utf-8") == kept.read_text(encoding="utf-8"), kept

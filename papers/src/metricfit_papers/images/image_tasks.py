@@ -70,7 +70,8 @@ class CifarPair(ImageTask):
 
     Each trial draws ``negatives`` + ``watched`` negatives from the training images, for training and for validation,
     and positives in the proportion 1 to ``ratio``. All trials are tested on all test images of the negative class and
-    on one draw of positives in the same proportion; ``every_test`` has all positives (their Appendix D).
+    on one draw of positives in the same proportion; ``every_test`` has all positives (their Appendix D). Another
+    ``draw`` has other images for training, validation and, of the positives, for test.
     """
 
     negative: int
@@ -78,6 +79,7 @@ class CifarPair(ImageTask):
     ratio: int
     negatives: int = 300
     watched: int = 100
+    draw: int = 0
 
     origin: ClassVar[str] = "cifar10"  # type: ignore[misc]
 
@@ -95,10 +97,10 @@ class CifarPair(ImageTask):
         places = np.arange(len(labels))
         train_by_class = [places[(labels == label) & (places < first_test)] for label in (0, 1)]
         test_by_class = [places[(labels == label) & (places >= first_test)] for label in (0, 1)]
-        few = _some(test_by_class[1], self._positives(len(test_by_class[0])), np.random.default_rng(0))
+        few = _some(test_by_class[1], self._positives(len(test_by_class[0])), np.random.default_rng(self.draw))
         test, every_test = _joined(test_by_class[0], few), _joined(*test_by_class)
         for trial in range(number):
-            rng = np.random.default_rng([1, trial])
+            rng = np.random.default_rng([1, trial, *([self.draw] if self.draw else [])])
             sizes = (self.negatives, self.watched), (self._positives(self.negatives), self._positives(self.watched))
             draws = [_two(rows, class_sizes, rng) for rows, class_sizes in zip(train_by_class, sizes, strict=True)]
             train, validation = zip(*draws, strict=True)

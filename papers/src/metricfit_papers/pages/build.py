@@ -24,6 +24,8 @@ from metricfit_papers.pages.agreement import agreement
 from metricfit_papers.pages.claims import read_claims, show_claims
 from metricfit_papers.pages.class_balance import describe_balance
 from metricfit_papers.pages.constraint_effects import describe_constraint_effects
+from metricfit_papers.pages.prose import fill
+from metricfit_papers.pages.queue import describe_queue
 from metricfit_papers.pages.run_lengths import measure_size, training_minutes
 from metricfit_papers.pages.search_choices import choices
 from metricfit_papers.pages.stored_results import Results
@@ -43,23 +45,29 @@ def build(
     pages: Path = repository.PAGES,
     images: Path = repository.IMAGES,
     sizes: Path = SIZES,
+    short: Path = repository.SUMMARY,
 ) -> list[Path]:
-    """Write one page per paper, the summary and the sizes of the runs; return their paths."""
+    """Write one page per paper, all verdicts, the short summary and the sizes of the runs; return their paths."""
     specs = [papers.find_table(name) for name in papers.table_names()]
     paths = {spec.name: results / f"{spec.name}.json" for spec in specs}
     stored = {name: stored_results.read(path) if path.exists() else None for name, path in paths.items()}
     written = []
     for paper in dict.fromkeys(spec.paper for spec in specs):
         tables = [spec for spec in specs if spec.paper == paper]
-        parts = [f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md"), contents(tables, stored)]
+        parts = [f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md", stored), contents(tables, stored)]
         for spec in tables:
-            parts += list(table_page(spec, stored[spec.name], verdicts, images))
+            parts += list(table_page(spec, stored, verdicts, images))
         if paper.startswith("Bridging the Gap"):
             parts += list(describe_balance())
         written.append(pages / f"{slug(paper)}.md")
         written[-1].write_text(unbroken("\n\n".join(parts)) + "\n", encoding="utf-8")
     written.append(pages / "index.md")
     written[-1].write_text("\n\n".join(summary(specs, stored, verdicts)) + "\n", encoding="utf-8")
+    written.append(pages / "queue.md")
+    written[-1].write_text("\n\n".join([WRITTEN, *describe_queue()]) + "\n", encoding="utf-8")
+    for text in _read_text(verdicts / "summary.md", stored):
+        written.append(short)
+        short.write_text(text + "\n", encoding="utf-8")
     write_sizes({spec.name: measure_size(spec, stored[spec.name]) for spec in specs}, sizes)
     return [*written, sizes]
 
@@ -89,14 +97,15 @@ def heading(spec: TableSpec) -> str:
     return f"{spec.where.split(',')[0]}: {spec.title}"
 
 
-def table_page(spec: TableSpec, results: Results | None, verdicts: Path, images: Path) -> Iterator[str]:
+def table_page(spec: TableSpec, stored: dict[str, Results | None], verdicts: Path, images: Path) -> Iterator[str]:
     """Yield the paragraphs of a table."""
+    results = stored[spec.name]
     yield f'<a id="{spec.name}"></a>\n\n## {heading(spec)}'
     yield f"`metricfit reproduce {spec.name} --data FOLDER --protocol all`. Published: {spec.where}."
     if results is None:
         yield "Not run yet."
         return
-    yield from _read_text(verdicts / f"{spec.name}.md")
+    yield from _read_text(verdicts / f"{spec.name}.md", stored)
     if spec.published:
         yield _picture(drawing.plot, spec, results, images / f"reproduction-{spec.name}.svg", "Published and measured")
     if any(row.kind == "paths" for row in spec.rows.values()):
@@ -246,8 +255,9 @@ def slug(paper: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", paper.split(" (")[0].lower()).strip("-")
 
 
-def _read_text(path: Path) -> list[str]:
-    return [path.read_text(encoding="utf-8").strip()] if path.exists() else []
+def _read_text(path: Path, stored: dict[str, Results | None]) -> list[str]:
+    """Return the prose of a file with its numbers filled in; nothing if there is no file."""
+    return [fill(path.read_text(encoding="utf-8").strip(), stored)] if path.exists() else []
 
 
 def main(arguments: list[str] | None = None) -> None:

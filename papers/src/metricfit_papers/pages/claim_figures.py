@@ -10,6 +10,7 @@ A figure of ``papers/verdicts/claims.toml`` names a kind, a table and a protocol
 - ``exceptions``: of the pairs in which ``column`` does not rise with the constraint, in how many the FPR falls.
 - ``above``: in how many of the ``rows`` a ``column`` is above that of the row ``than``, or above the column
   ``than_column`` of the same row.
+- ``published``: mean, smallest and largest difference between measured and published numbers of ``column``.
 - ``page``: a ``text`` about numbers that another page shows, with its address.
 
 ``datasets`` restricts a figure to some datasets; ``rows`` restricts an agreement. ``label`` replaces the names of
@@ -42,6 +43,7 @@ ROWS = {
     "constraint": (0, 0),
     "exceptions": (0, 0),
     "above": (0, 99),
+    "published": (0, 0),
     "page": (0, 0),
 }
 LABELLED = ("values", "sets", "above")
@@ -118,13 +120,7 @@ def describe_figure(figure: Figure, results: Mapping[str, Results | None], addre
     if figure.kind == "page":
         return f"{figure.text} ([page]({figure.page}))"
     spec = _find_table(figure.table)
-    stored = (results[figure.table] or {"protocols": {}})["protocols"].get(figure.protocol, {})
-    needed = {*figure.rows, figure.than} - {""}
-    datasets = {
-        name: stored[name]
-        for name in figure.datasets or spec.datasets
-        if name in stored and (figure.kind == "agreement" or needed <= set(stored[name]))
-    }
+    datasets = figure_datasets(figure, results)
     if not datasets or not set(figure.datasets) <= set(datasets):
         raise SpecError(
             f"papers/results/{figure.table}.json has no such rows and datasets under {figure.protocol!r}: {figure}; "
@@ -132,6 +128,19 @@ def describe_figure(figure: Figure, results: Mapping[str, Results | None], addre
         )
     link = f"[{figure.table}, {figure.protocol}]({address}#{figure.table}-{figure.protocol})"
     return f"{DESCRIBE[figure.kind](figure, spec, datasets)} ({link})"
+
+
+def figure_datasets(figure: Figure, results: Mapping[str, Results | None]) -> dict[str, Any]:
+    """Return the stored rows of the datasets that a figure uses; empty for a figure of another page."""
+    if figure.kind == "page":
+        return {}
+    stored = (results[figure.table] or {"protocols": {}})["protocols"].get(figure.protocol, {})
+    needed = {*figure.rows, figure.than} - {""}
+    return {
+        name: stored[name]
+        for name in figure.datasets or _find_table(figure.table).datasets
+        if name in stored and (figure.kind == "agreement" or needed <= set(stored[name]))
+    }
 
 
 def _values(figure: Figure, spec: TableSpec, datasets: dict[str, Any]) -> str:
@@ -246,5 +255,23 @@ def _each(figure: Figure, datasets: dict[str, Any]) -> Iterator[tuple[str, list[
         )
 
 
+def from_published(spec: TableSpec, dataset: str, rows: Mapping[str, Any], column: str) -> list[float]:
+    """Return the difference of each row's mean from the published number of a column."""
+    return [
+        statistics.fmean(rows[row]["values"][key]) - number.mean
+        for (name, row, key), number in spec.published.items()
+        if (name, key) == (dataset, column) and row in rows
+    ]
+
+
+def _published(figure: Figure, spec: TableSpec, datasets: dict[str, Any]) -> str:
+    parts = []
+    for name, rows in datasets.items():
+        apart = from_published(spec, name, rows, figure.column)
+        span = f"{min(apart):+.3f} to {max(apart):+.3f}"
+        parts.append(f"{spec.datasets[name].title} {statistics.fmean(apart):+.3f} ({span}, {len(apart)} rows)")
+    return f"{spec.columns[figure.column].title}, measured minus published, mean over the rows: {'; '.join(parts)}"
+
+
 DESCRIBE = {"values": _values, "agreement": _agreement, "sets": _sets, "constraint": _constraint}
-DESCRIBE |= {"exceptions": _exceptions, "above": _above}
+DESCRIBE |= {"exceptions": _exceptions, "above": _above, "published": _published}

@@ -11,22 +11,28 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import metricfit_papers as papers
-from metricfit_papers.pages.claim_figures import Figure, describe_figure, read_figure
+from metricfit_papers.pages.claim_figures import Figure, describe_figure, figure_datasets, read_figure
+from metricfit_papers.pages.prose import fill
+from metricfit_papers.pages.run_lengths import describe_smaller
 from metricfit_papers.pages.stored_results import Results
 from metricfit_papers.results.markdown import markdown_line
+from metricfit_papers.specs.table_spec import TableSpec
 from metricfit_papers.specs.toml_section import Section, read_toml
 
-NOT_JUDGED = "not judged"
-VERDICTS = ("holds", "holds in part", "does not hold", "an error of the published code", NOT_JUDGED)
+NOT_JUDGED, TOO_SHORT = "not judged", "not judged at this length"
+VERDICTS = ("holds", "holds in part", "does not hold", "an error of the published code", TOO_SHORT, NOT_JUDGED)
+#: The size of runs that are not smaller than their table.
+FULL = "as large as the table"
 ABOUT = (
-    "Each claim has an anchor, one of five verdicts, the figures that decide it and, where it is open, what "
-    "would settle it. The verdict says what the runs on these pages show, and no more. The figures are computed from "
-    "the stored results. `±` is the standard deviation between trials, and p is that of Wilcoxon's signed-rank test of "
-    "the pairs of trials, where two rows have six or more: trials of one table share their rows, so it says how "
+    "Each claim has an anchor, one of six verdicts, the figures that decide it, the size of the runs behind them and "
+    "what would settle it. The verdict says what the runs on these pages show, and no more. All figures are computed "
+    "from the stored results. `±` is the standard deviation between trials. p is that of Wilcoxon's signed-rank test "
+    "of the pairs of trials, where two rows have six or more. Trials of one table share their rows, so p says how "
     'consistent a difference is there, not on other data. "Smaller" marks runs with fewer epochs than published. A '
-    "[one-page summary](../../docs/evidence/papers.md) says what the verdicts come to."
+    "[summary](../../docs/evidence/papers.md) has one screen per paper."
 )
 
 
@@ -41,7 +47,7 @@ class Claim:
         verdict: One of ``VERDICTS``.
         shows: What the runs show.
         figures: The figures that decide it.
-        settled_by: What would settle it; empty if nothing is open.
+        settled_by: What would settle it; empty if the runs have the size of the tables.
         tables: Names of the tables it is about.
     """
 
@@ -105,7 +111,7 @@ def _read_claim(section: Section, pages: Path) -> Claim:
         tables,
     )
     section.done()
-    if claim.verdict == NOT_JUDGED and not claim.settled_by:
+    if claim.verdict in (NOT_JUDGED, TOO_SHORT) and not claim.settled_by:
         raise section.error("settled_by", "is missing; say what would settle a claim that is not judged")
     if claim.verdict != NOT_JUDGED and not claim.figures:
         raise section.error("figures", "is missing; a verdict has a figure that decides it")
@@ -150,14 +156,37 @@ def count_verdicts(claims: list[Claim]) -> str:
     return "\n".join(markdown_line(line) for line in [*head, *lines, total])
 
 
+def measured_sizes(claim: Claim, results: Mapping[str, Results | None]) -> dict[str, str]:
+    """Return for each table of a claim's figures how much of it the runs behind them are; empty if they are all."""
+    rows: dict[str, list[tuple[str, str, Any]]] = {}
+    for figure in claim.figures:
+        for name, dataset in figure_datasets(figure, results).items():
+            wanted = [row for row in (*figure.rows, figure.than) if row] or list(dataset)
+            rows.setdefault(figure.table, []).extend((name, row, dataset[row]) for row in wanted if row in dataset)
+    sizes = {table: describe_smaller(papers.find_table(table), used) for table, used in rows.items()}
+    return {table: _in_words(papers.find_table(table), rows[table], size) for table, size in sizes.items()}
+
+
+def _in_words(spec: TableSpec, used: list[tuple[str, str, Any]], size: str) -> str:
+    """Return how many of the table's datasets were used, if not all, and how much smaller the runs were."""
+    datasets = len({name for name, _, _ in used})
+    count = [] if datasets == len(spec.datasets) else [f"{datasets} of {len(spec.datasets)} datasets"]
+    return "; ".join([*count, *([] if size == "no" else [size])])
+
+
 def _show_claim(claim: Claim, results: Mapping[str, Results | None], address: Callable[[str], str]) -> Iterator[str]:
     yield f'<a id="{claim.id}"></a>\n\n#### {claim.claim}'
-    yield f"**{claim.verdict.capitalize()}.** {' '.join(claim.shows.split())}"
+    yield f"**{claim.verdict.capitalize()}.** {' '.join(fill(claim.shows, results).split())}"
     lines = [
         describe_figure(figure, results, address(figure.table) if figure.table else "") for figure in claim.figures
     ]
+    sizes = measured_sizes(claim, results)
+    if sizes:
+        lines.append(f"Rests on {'; '.join(f'{table}: {size or FULL}' for table, size in sizes.items())}.")
     if claim.settled_by:
         lines.append(f"Would be settled by: {' '.join(claim.settled_by.split())}")
+    elif sizes:
+        lines.append("The runs have the size of the tables. Other data would test it further.")
     shown = {figure.table for figure in claim.figures}
     others = [f"[{table}]({address(table)}#{table})" for table in claim.tables if table not in shown]
     if others:

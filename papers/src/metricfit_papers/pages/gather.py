@@ -31,7 +31,10 @@ from metricfit_papers.specs.toml_section import Section, read_toml
 
 @dataclass(frozen=True)
 class Run:
-    """The options of one run of ``metricfit reproduce``; empty means all, None means that of the table."""
+    """The options of one run of ``metricfit reproduce``; empty means all, None means that of the table.
+
+    A run of the queue also has the seconds that it is expected to take, and what it is for.
+    """
 
     table: str
     protocol: str
@@ -40,6 +43,8 @@ class Run:
     without: tuple[str, ...] = ()
     trials: int | None = None
     epochs: int | None = None
+    seconds: int = 0
+    why: str = ""
 
     @property
     def command(self) -> str:
@@ -98,6 +103,7 @@ def _runs(table: str, entry: Section) -> Iterator[Run]:
     protocols = entry.take("protocols", list, [next(iter(papers.find_table(table).protocols))])
     settings: dict[str, Any] = {key: tuple(entry.take(key, list, [])) for key in ("only", "rows", "without")}
     settings |= {key: entry.take(key, int, None) for key in ("trials", "epochs")}
+    settings |= {"seconds": entry.take("seconds", int, 0), "why": entry.take("why", str, "")}
     entry.done()
     for protocol in protocols:
         yield Run(table, protocol, **settings)

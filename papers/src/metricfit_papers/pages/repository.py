@@ -7,6 +7,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[4]
 PAPERS = ROOT / "papers"
 RESULTS, VERDICTS, RUNS = PAPERS / "results", PAPERS / "verdicts", PAPERS / "runs.toml"
+QUEUE = PAPERS / "queue.toml"
+#: The page of the documentation that tells what the verdicts come to.
+SUMMARY = ROOT / "docs" / "evidence" / "papers.md"
 PAGES, IMAGES = PAPERS / "pages", PAPERS / "pages" / "img"
 
 

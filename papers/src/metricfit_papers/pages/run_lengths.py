@@ -25,7 +25,7 @@ def measure_size(spec: TableSpec, results: Results | None) -> RunSize:
         datasets=f"{len({dataset for dataset, _, _ in rows})} of {len(spec.datasets)}",
         trials=" or ".join(map(str, trials)) + f" of {spec.trials}",
         epochs=count_epochs(spec, [measured for _, _, measured in rows]),
-        smaller=_smaller(spec, rows),
+        smaller=describe_smaller(spec, rows),
         minutes=f"{training_minutes(spec, results):,.0f}",
     )
 
@@ -58,7 +58,7 @@ def count_epochs(spec: TableSpec, measured: list[dict[str, Any]]) -> str:
     return f"{text} of {most:,}" + (f" + {most:,}" if longest > most else "")
 
 
-def _smaller(spec: TableSpec, rows: Rows) -> str:
+def describe_smaller(spec: TableSpec, rows: Rows) -> str:
     """Describe how much smaller runs were than the table, with their datasets if other datasets differ."""
     titles_by_size: dict[str, dict[str, None]] = {}
     for dataset, _, measured in rows:

@@ -43,7 +43,9 @@ from metricfit_papers.specs.table_spec import UNCONSTRAINED, TrainingSpec
 SETTINGS = ("training", "grid", "class_counts", "constraint", "again")
 CONSTRAINT = ("mu", "rho", "margin", "without")
 #: The fall of the validation AUC after which mu grows in the authors' repository, up to mu times rho cubed.
-LARGE_FALL = 0.05
+LARGE_FALLS, LARGE_FALL = "large falls", 0.05
+#: The largest mu otherwise, that of `AugmentedLagrangian`.
+MU_MAX = 1e4
 
 
 @dataclass(frozen=True)
@@ -139,9 +141,13 @@ def _constrained(
     job: RowJob, trials: Sequence[Trial], base: Candidate, mu: float, rho: float, margin: float
 ) -> Candidate:
     """Train the base networks further with a constraint."""
-    growth = {"fall": LARGE_FALL, "mu_max": mu * rho**3} if job.protocol.penalty == "large falls" else {}
     objective = AugmentedLagrangian(
-        _loss(job, trials, base.setting), RankingConstraint(margin, size=len(trials[0].train)), mu=mu, rho=rho, **growth
+        _loss(job, trials, base.setting),
+        RankingConstraint(margin, size=len(trials[0].train)),
+        mu=mu,
+        rho=rho,
+        mu_max=mu * rho**3 if job.protocol.penalty == LARGE_FALLS else MU_MAX,
+        fall=LARGE_FALL if job.protocol.penalty == LARGE_FALLS else 0.0,
     )
     return _trained_on(job, trials, base, {"mu": mu, "rho": rho, "margin": margin}, objective)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from metricfit_papers.rows.batch_share_row import train_with_batch_shares
 from metricfit_papers.rows.class_row import train_classifiers
 from metricfit_papers.rows.descent_row import train_by_descent
@@ -23,5 +25,6 @@ TRAINED: dict[str, RowKind] = {
     "ensemble": train_ensemble,
     "paths": train_recording_paths,
     "classes": train_classifiers,
+    "searched classes": partial(train_after_search, train=train_classifiers),
 }
 KINDS: dict[str, RowKind] = {**TRAINED, "svm-perf": train_svm_perf}

@@ -9,14 +9,14 @@ from typing import Any
 
 from metricfit.errors import InvalidValueError
 from metricfit_papers.datasets.trials import Trial
-from metricfit_papers.rows.job import RowJob, TrialResult
+from metricfit_papers.rows.job import RowJob, RowKind, TrialResult
 from metricfit_papers.rows.network_row import train_networks
 from metricfit_papers.rows.trial_fitting import fit_trials
 
 SEARCHED = ("network", "optimizer", "lr", "batch_size")
 
 
-def train_after_search(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
+def train_after_search(job: RowJob, trials: Sequence[Trial], train: RowKind = train_networks) -> list[TrialResult]:
     """Train all trials with the settings whose validation loss was the lowest in the first trial.
 
     The row's ``settings`` list the values to try, ``{ lr = [0.01, 0.001], network = ["mlp", "study_mlp"] }``, in all
@@ -26,7 +26,7 @@ def train_after_search(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult
     grid = _grid(job.row.settings)
     chosen = min(_search(job, trials[0], grid), key=lambda result: result[0])[1]
     best = replace(job, training=replace(job.training, **chosen))
-    return [replace(result, chosen=chosen) for result in train_networks(best, trials)]
+    return [replace(result, chosen=chosen) for result in train(best, trials)]
 
 
 def _search(job: RowJob, trial: Trial, grid: Mapping[str, Sequence[Any]]) -> Iterator[tuple[float, dict[str, Any]]]:

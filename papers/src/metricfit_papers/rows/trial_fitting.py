@@ -18,6 +18,7 @@ from metricfit.train.data.sources import compute_class_weights
 from metricfit.train.engine.learner import Learner
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.graphs import CapturedLearner
+from metricfit_papers.models.byte_images import MeanImage
 from metricfit_papers.models.construction import build_network
 from metricfit_papers.rows.job import RowJob
 from metricfit_papers.specs import vocabulary
@@ -62,6 +63,10 @@ def fit_trials(
     weights = [] if validation_weight is None else [_class_weights(validation_weight, y, trials, offsets)]
     if models is None:
         models = [build_network(training.network, x.shape[1], trial.number) for trial in trials]
+        for model, trial in zip(models, trials, strict=True):
+            for layer in model.modules():
+                if isinstance(layer, MeanImage):
+                    layer.learn(trial.x[trial.train])
     with warnings.catch_warnings():
         # Some published losses do stop learning; their numbers show it.
         warnings.simplefilter("ignore", DeadGradientWarning)

@@ -45,7 +45,7 @@ def measures(kind: str, metric: str) -> bool:
     of_classes = metric.startswith(MACRO) or re.fullmatch(OF_CLASS, metric) is not None
     if kind == "ensemble":
         return metric == "auroc" or metric in OF_ENSEMBLES
-    if kind == "classes":
+    if kind in ("classes", "searched classes"):
         return of_classes
     return not of_classes and metric not in OF_ENSEMBLES and (kind == "paths" or metric not in OF_PATHS)
 

@@ -135,10 +135,15 @@ def _training(row: Section, settings: dict[str, Any]) -> TrainingSpec:
         epochs=at_least(section, "epochs"),
         patience=at_least(section, "patience", 0, least=0),
         monitor=section.take("monitor", str, "loss"),
-        precision=section.one_of("precision", ["bf16-mixed"]) if "precision" in settings else None,
+        precision=_precision(section) if "precision" in settings else None,
     )
     section.done()
     return training
+
+
+def _precision(section: Section) -> str | None:
+    name = section.one_of("precision", ["float32", "bf16-mixed"])
+    return None if name == "float32" else name
 
 
 def at_least(section: Section, key: str, default: Any = None, least: int = 1) -> int:

@@ -1,0 +1,45 @@
+"""The page of the runs that are still missing, from ``papers/queue.toml``: what each is for, its command and seconds.
+
+    python -m metricfit_papers.pages.queue           # the commands, one per line, for a shell
+
+An entry has the keys of ``papers/runs.toml``, with ``seconds``, an estimate, and ``why``. A run that was made moves to
+runs.toml. Every run continues where it was interrupted, if it is started again in the same folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from metricfit_papers.pages import repository
+from metricfit_papers.pages.gather import Run, listed
+from metricfit_papers.results.markdown import markdown_line
+
+
+def describe_queue(path: Path = repository.QUEUE) -> Iterator[str]:
+    """Yield the paragraphs of the page."""
+    yield "# Runs that are missing"
+    yield (
+        "These runs would settle what the [verdicts](index.md#verdicts) leave open. Seconds are estimates for one "
+        "NVIDIA H200 that does nothing else, from the seconds per epoch of the stored runs. A run that is stopped "
+        "continues when its command is started again. Finished cells are kept, and networks of images continue from a "
+        "checkpoint. FOLDER has the data, with all 60,000 images of CIFAR-10 ([how to get them](data.md)). "
+        "`python -m metricfit_papers.pages.queue` prints the commands."
+    )
+    for table, runs in _by_table(listed(path)).items():
+        yield f"## {table}"
+        lines = [markdown_line(["for", "seconds", "command"]), markdown_line(["---", "---:", "---"])]
+        lines += [markdown_line([run.why, f"{run.seconds:,}", f"`{run.command}`"]) for run in runs]
+        yield "\n".join(lines)
+
+
+def _by_table(runs: list[Run]) -> dict[str, list[Run]]:
+    tables: dict[str, list[Run]] = {}
+    for run in runs:
+        tables.setdefault(run.table, []).append(run)
+    return tables
+
+
+if __name__ == "__main__":
+    for waiting in listed(repository.QUEUE):
+        print(waiting.command)

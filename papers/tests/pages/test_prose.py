@@ -1,0 +1,90 @@
+"""Numbers in the prose of verdicts come from stored results."""
+
+import re
+
+import pytest
+
+import metricfit_papers as papers
+from metricfit_papers.pages import claims, prose, repository, stored_results
+from metricfit_papers.specs.toml_section import SpecError
+
+#: Numbers that are no results: settings, thresholds, published numbers and levels.
+SETTINGS = ("0.0001", "0.001", "0.01", "0.05", "0.005", "0.25")
+#: Verdicts whose numbers are all filled in.
+FILLED = ("btg-1", "btg-2", "btg-4", "btg-6", "btg-7", "btg-9", "btg-11", "btg-1b", "multiclass-1", "multiclass-2")
+FILLED += ("constrained-5", "constrained-6", "summary")
+
+
+def results():
+    run = {"smaller": "", "trials": 2}
+    rows = {"F1*": [0.6, 0.8, 0.62, 0.64, 0.66, 0.68], "BCE": [0.5, 0.6, 0.52, 0.54, 0.56, 0.58]}
+    measured = {row: {"values": {"f1": values}, "run": run} for row, values in rows.items()}
+    alm = {"values": {"fpr100": [0.5]}, "run": run}
+    pair = {"airplane-automobile-9": {"BCE": alm, "ALM with BCE": alm}}
+    return {
+        "btg-1": {"protocols": {"paper": {"adult": measured}}},
+        "constrained-2": {"protocols": {"paper": pair}},
+        "btg-2": None,
+    }
+
+
+def test_places_are_filled_in():
+    def one(text):
+        return prose.fill(f"It is [[{text}]].", results())
+
+    assert one("btg-1 | paper | adult | F1* | f1") == "It is 0.67."
+    assert one("btg-1|paper|adult|F1*|f1|3") == "It is 0.667."
+    assert one("btg-1 | paper | adult | F1* minus BCE | f1") == "It is +0.12."
+    assert one("range: btg-1 | paper | adult | BCE | f1") == "It is 0.50 to 0.60."
+    assert one("above: btg-1 | paper | adult | BCE | f1 | 0.55") == "It is 3 of 6."
+    assert one("p: btg-1 | paper | adult | F1* minus BCE | f1") == "It is 0.031."  # 2 / 2^6
+    assert one("agree: btg-1 | paper | adult") == "It is 1 of 2."  # 0.67 is 0.63 ± 0.04, 0.55 is not 0.26 ± 0.12
+    published = [
+        papers.find_table("constrained-2").published["airplane-automobile-9", row, "fpr100"].mean
+        for row in ("BCE", "ALM with BCE")
+    ]
+    assert (
+        one("apart: constrained-2 | paper | airplane-automobile-9 | fpr100")
+        == f"It is {0.5 - sum(published) / 2:+.2f}."
+    )
+    assert prose.fill("No [place] here.", {}) == "No [place] here."
+
+
+@pytest.mark.parametrize("place", ["btg-1|paper|adult|XYZ|f1", "btg-2|paper|frog|F1*|f1", "btg-1|paper", "odd: btg-1"])
+def test_a_place_without_results_is_an_error_that_names_it(place):
+    with pytest.raises(SpecError, match=re.escape(f"[[{place}]]")):
+        prose.fill(f"It is [[{place}]].", results())
+
+
+def bare_numbers(text):
+    """Return decimal numbers outside of places, links and code, without those that are said to be published."""
+    text = re.sub(r"\[\[.*?\]\]|`[^`]*`|\]\([^)]*\)", "", text, flags=re.DOTALL)
+    text = re.sub(r"(published|instead of)[^.]*?\d\.\d+( ± \d\.\d+)?( (and|to) \d\.\d+)?", "", text)
+    return [number for number in re.findall(r"\d\.\d{2,}", text) if number not in SETTINGS]
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_verdicts_have_no_numbers_written_by_hand(name):
+    assert bare_numbers((repository.VERDICTS / f"{name}.md").read_text(encoding="utf-8")) == []
+
+
+def test_claims_have_no_numbers_written_by_hand():
+    for claim in claims.read_claims(repository.VERDICTS / "claims.toml"):
+        numbers = [number for number in bare_numbers(claim.shows) if number != "0.728"]  # arithmetic, of another page
+        assert numbers == [], claim.id
+
+
+def test_claims_say_what_would_settle_them_unless_the_runs_are_as_large_as_the_tables():
+    stored = dict.fromkeys(papers.table_names())
+    stored |= {path.stem: stored_results.read(path) for path in repository.RESULTS.glob("*.json")}
+    for claim in claims.read_claims(repository.VERDICTS / "claims.toml"):
+        sizes = claims.measured_sizes(claim, stored)
+        assert claim.settled_by or not any(sizes.values()), claim.id
+        assert sizes or claim.settled_by or all(figure.page for figure in claim.figures), claim.id
+
+
+def test_verdicts_that_depend_on_length_are_not_judged():
+    """Surrogate F-beta was run for 15 and 20 of 120 epochs."""
+    verdicts = {claim.id: claim.verdict for claim in claims.read_claims(repository.VERDICTS / "claims.toml")}
+    for name in ("highest-f1", "soft-f-beta-does-not-move", "large-betas-need-epochs"):
+        assert verdicts[f"surrogate-{name}"] == claims.TOO_SHORT
