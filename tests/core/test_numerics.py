@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from metricfit.core.numerics import fits_float32, ratio, root
-from metricfit.core.tensor_numerics import is_positive, mix_by_label, stable_sigmoid, tails
+from metricfit.core.numerics import fits_float32, is_positive, ratio, root
+from metricfit.core.tensor_numerics import mix_by_label, stable_sigmoid, tails
 
 
 def gradient(value, *leaves):

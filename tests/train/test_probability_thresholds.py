@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from metricfit import Counts, get_metric, metrics
-from metricfit.core.tensor_numerics import is_positive
+from metricfit.core.numerics import is_positive
 from metricfit.curves import InfeasibleError, best_threshold
 from metricfit.metrics.curves import as_requirements, best_of_sweep
 from metricfit.train.label_thresholds import probability_sweep

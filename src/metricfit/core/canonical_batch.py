@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from metricfit.core.arrays import (
     Array,
     arange,
@@ -19,14 +17,13 @@ from metricfit.core.arrays import (
     exact_type,
     full,
     is_floating,
-    is_tensor,
     largest_along,
     move_axis,
     namespace,
     sum_at,
     sum_groups,
 )
-from metricfit.core.numerics import ROUNDING, constant, fits_float32, sigmoid, where
+from metricfit.core.numerics import ROUNDING, constant, is_positive, where
 from metricfit.core.types import Layout
 
 if TYPE_CHECKING:
@@ -74,7 +71,7 @@ class Columns:
     def hard(self, threshold: float | Array | None) -> Array:
         """Return the counts of the decisions sigmoid(logit) >= threshold; None is 0.5."""
         batch = self.exact()
-        positive = cast(_is_positive(self.logits, 0.5 if threshold is None else threshold), batch.target.dtype)
+        positive = cast(is_positive(self.logits, 0.5 if threshold is None else threshold), batch.target.dtype)
         return batch._count_groups(positive, 1 - positive)
 
     def exact(self) -> Columns:
@@ -93,19 +90,6 @@ class Columns:
             return xp.stack([(label * decided).sum(-1) for label, decided in pairs])
         parts = xp.stack([label * decided for label, decided in pairs])
         return move_axis(sum_groups(parts, self.group, self.groups), -1, -2)
-
-
-def _is_positive(logits: Array, threshold: float | Array) -> Array:
-    """Return ``tensor_numerics.is_positive``, of arrays as well."""
-    if is_tensor(logits):
-        from metricfit.core.tensor_numerics import is_positive
-
-        return is_positive(logits, threshold)
-    bound = np.asarray(threshold, np.float64)
-    decided = sigmoid(exact(logits)) >= bound
-    if logits.dtype == np.float64:
-        return decided
-    return np.where(fits_float32(bound), sigmoid(logits) >= bound.astype(np.float32), decided)
 
 
 @dataclass(frozen=True)

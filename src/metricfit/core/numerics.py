@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from metricfit.core.arrays import is_tensor
+from metricfit.core.arrays import Array, cast, counting_type, exact, exact_type, in_kind_of, is_tensor
 
 #: What a difference of sums that should be 0 can be because of rounding, as a share of the sums.
 ROUNDING = 1e-12
@@ -182,13 +182,17 @@ def _combine(first: Slopes, x: Any, second: Slopes, y: Any) -> Slopes:
 
 def rows_of(slopes: tuple[float, ...], like: Any, axes: int) -> Any:
     """Return four numbers as the rows of an array or of a tensor as ``like``, with more axes of length 1."""
-    shape = (4, *(1,) * axes)
-    return _of_tensors().kept_numbers(slopes, shape, like) if is_tensor(like) else _kept_rows(slopes, shape)
+    return numbers_like(slopes, like).reshape(4, *(1,) * axes)
+
+
+def numbers_like(numbers: Any, like: Any) -> Any:
+    """Return numbers, tuples of which can be nested, as an array, or as a tensor of the type of another one."""
+    return _of_tensors().kept_numbers(numbers, like) if is_tensor(like) else _keep_array(numbers)
 
 
 @lru_cache(maxsize=256)
-def _kept_rows(slopes: tuple[float, ...], shape: tuple[int, ...]) -> np.ndarray:
-    return np.array(slopes).reshape(shape)
+def _keep_array(numbers: Any) -> np.ndarray:
+    return np.array(numbers, np.float64)
 
 
 #: What a formula raises that does not take dual numbers, because it calls functions of torch, say.
@@ -502,3 +506,35 @@ def fits_float32(number: Any) -> Any:
     widened = number * float(2**29 + 1)  # Veltkamp's splitting: rounds a 53-bit significand to 24 bits
     upper_half = widened - (widened - number)
     return (upper_half == number) & ((number * 2.0**149) % 1.0 == 0.0)  # 2**-149 is the smallest float32 number
+
+
+def is_positive(logits: Array, threshold: float | Array) -> Array:
+    """Binary decisions ``sigmoid(logits) >= threshold``, compared in the precision that the threshold was chosen in.
+
+    A threshold that a float32 number can hold, such as 0.5 or any of ``torch.sigmoid(logits)`` for float32 logits, is
+    compared with float32 probabilities. Any other is compared with float64 probabilities: these tell apart logits of up
+    to 36, whereas in float32 all probabilities of logits above 17 are 1. So a threshold that was chosen among the
+    probabilities of these logits, in either precision, makes the decisions that it was chosen for. Half-precision
+    logits are converted to float32 first, and float64 logits are always compared in float64.
+
+    Args:
+        logits: Logits of any shape and floating type.
+        threshold: A probability, or several that broadcast with the logits. At 0 or below everything is positive, above
+            1 nothing is.
+
+    Returns:
+        Booleans of the logits' shape.
+
+    Example:
+        >>> is_positive(np.array([30.0, 20.0]), 1 - 1e-10)
+        array([ True, False])
+    """
+    logits = cast(constant(logits), counting_type(logits))
+    if isinstance(threshold, (int, float)):
+        in_type = logits.dtype == exact_type(logits) or fits_float32(threshold)
+        return sigmoid(logits if in_type else exact(logits)) >= threshold
+    bound = exact(in_kind_of(threshold, logits))
+    in_float64 = sigmoid(exact(logits)) >= bound
+    if logits.dtype == bound.dtype:
+        return in_float64
+    return where(fits_float32(bound), sigmoid(logits) >= cast(bound, logits.dtype), in_float64)

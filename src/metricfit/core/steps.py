@@ -64,7 +64,17 @@ class ClosedFormStep(Step):
     """
 
     kind: str
-    number: float
+    #: The name of the number; Identity has none.
+    parameter: str = ""
+
+    @property
+    def number(self) -> float:
+        """The step's parameter, under the name that the kernels use."""
+        return float(getattr(self, self.parameter)) if self.parameter else 0.0
+
+    def extra_repr(self) -> str:
+        """Return the arguments of the constructor."""
+        return f"{self.parameter}={self.number:g}" if self.parameter else ""
 
     def forward(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
         """Return the soft decision for probabilities ``p``, in [0, 1]."""
@@ -112,22 +122,13 @@ class Linear(ClosedFormStep):
         tensor([0.0000, 0.1000, 0.5000, 0.9000, 1.0000])
     """
 
-    kind = "linear"
+    kind, parameter = "linear", "delta"
 
     def __init__(self, delta: float = 0.1) -> None:
         super().__init__()
         if not 1 / STEEPEST <= delta < 0.5:
             raise InvalidValueError(f"Linear needs a delta of at least {1 / STEEPEST:g} and below 0.5, got {delta}")
         self.delta = float(delta)
-
-    @property
-    def number(self) -> float:  # type: ignore[override]
-        """The step's parameter, under the name that the kernels use."""
-        return self.delta
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"delta={self.delta:g}"
 
 
 #: The default steps of independent columns and of exclusive classes.
@@ -150,22 +151,13 @@ class Sigmoid(ClosedFormStep):
         tensor([0.5000])
     """
 
-    kind = "sigmoid"
+    kind, parameter = "sigmoid", "k"
 
     def __init__(self, k: float = 10.0) -> None:
         super().__init__()
         if not 0.0 < k <= STEEPEST:
             raise InvalidValueError(f"Sigmoid needs k above 0 and at most {STEEPEST:g}, got {k}")
         self.k = float(k)
-
-    @property
-    def number(self) -> float:  # type: ignore[override]
-        """The step's parameter, under the name that the kernels use."""
-        return self.k
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"k={self.k:g}"
 
 
 class Identity(ClosedFormStep):
@@ -177,7 +169,6 @@ class Identity(ClosedFormStep):
     """
 
     kind = "identity"
-    number = 0.0
 
 
 class RaisedCosine(ClosedFormStep):
@@ -198,22 +189,13 @@ class RaisedCosine(ClosedFormStep):
         tensor([0.0000, 0.5000, 1.0000])
     """
 
-    kind = "raised_cosine"
+    kind, parameter = "raised_cosine", "width"
 
     def __init__(self, width: float = 0.1) -> None:
         super().__init__()
         if not 1 / STEEPEST <= width < math.inf:
             raise InvalidValueError(f"RaisedCosine needs a finite width of at least {1 / STEEPEST:g}, got {width}")
         self.width = float(width)
-
-    @property
-    def number(self) -> float:  # type: ignore[override]
-        """The step's parameter, under the name that the kernels use."""
-        return self.width
-
-    def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
-        return f"width={self.width:g}"
 
 
 class ThreePoint(Step):

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from metricfit.core.numerics import fits_float32
-
 
 def _smallest_divisor(dtype: torch.dtype) -> float:
     tiny = float(torch.finfo(dtype).tiny)
@@ -57,18 +55,21 @@ def safe_inverse(denominator: Tensor) -> Tensor:
     return shrunk.reciprocal_().nan_to_num_(nan=math.nan, posinf=0.0, neginf=0.0)
 
 
-def kept_numbers(numbers: tuple[float, ...], shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Return numbers as a tensor of the type of another one, or float32 for integers and booleans, on its device."""
-    return _keep_numbers(numbers, shape, like.dtype if like.is_floating_point() else torch.float32, like.device)
+def kept_numbers(numbers: Any, like: Tensor) -> Tensor:
+    """Return numbers as a tensor of the type of another one, or float32 for integers and booleans, on its device.
+
+    The tensor is kept, because copying numbers to a GPU in every step would wait for it; a compiler makes a constant.
+    """
+    dtype = like.dtype if like.is_floating_point() else torch.float32
+    if torch.compiler.is_compiling():
+        return torch.tensor(numbers, dtype=dtype, device=like.device)
+    return _keep_numbers(numbers, dtype, like.device)
 
 
 @lru_cache(maxsize=256)
-def _keep_numbers(
-    numbers: tuple[float, ...], shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """Return numbers that are kept, because copying them to a GPU in every step would wait for it."""
+def _keep_numbers(numbers: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(False):
-        return torch.tensor(numbers, dtype=dtype, device=device).reshape(shape)
+        return torch.tensor(numbers, dtype=dtype, device=device)
 
 
 def root(x: Tensor) -> Tensor:
@@ -97,40 +98,6 @@ def counting_dtype(dtype: torch.dtype) -> torch.dtype:
 def exact_dtype(device: torch.device) -> torch.dtype:
     """Return the type of hard counts: float64, exact up to 2**53, if the device has it."""
     return torch.float32 if device.type == "mps" else torch.float64
-
-
-def is_positive(logits: Tensor, threshold: float | Tensor) -> Tensor:
-    """Binary decisions ``sigmoid(logits) >= threshold``, compared in the precision that the threshold was chosen in.
-
-    A threshold that a float32 number can hold, such as 0.5 or any of ``torch.sigmoid(logits)`` for float32 logits, is
-    compared with float32 probabilities. Any other is compared with float64 probabilities: these tell apart logits of up
-    to 36, whereas in float32 all probabilities of logits above 17 are 1. So a threshold that was chosen among the
-    probabilities of these logits, in either precision, makes the decisions that it was chosen for. Half-precision
-    logits are converted to float32 first, and float64 logits are always compared in float64.
-
-    Args:
-        logits: Logits of any shape and floating type.
-        threshold: A probability, or a tensor of them that broadcasts with the logits. At 0 or below everything is
-            positive, above 1 nothing is.
-
-    Returns:
-        A boolean tensor of the logits' shape.
-
-    Example:
-        >>> is_positive(torch.tensor([30.0, 20.0]), 1 - 1e-10)
-        tensor([ True, False])
-    """
-    logits = logits.detach().to(counting_dtype(logits.dtype))
-    exact = exact_dtype(logits.device)
-    if isinstance(threshold, Tensor):
-        bound = threshold.detach().to(logits.device, exact)
-        in_float64 = torch.sigmoid(logits.to(exact)) >= bound
-        if logits.dtype == exact:
-            return in_float64
-        return torch.where(fits_float32(bound), torch.sigmoid(logits) >= bound.to(logits.dtype), in_float64)
-    if logits.dtype == exact or fits_float32(threshold):
-        return torch.sigmoid(logits) >= threshold
-    return torch.sigmoid(logits.to(exact)) >= threshold
 
 
 def tails(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.tensor_numerics import counting_dtype, is_positive
+from metricfit.core.numerics import is_positive
+from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.core.thresholds import PerLabel
 from metricfit.decide.decision import Decision, LabelDecision
 from metricfit.errors import InvalidTypeError, InvalidValueError
@@ -242,7 +243,7 @@ def smallest_positive_logits(thresholds: Tensor, dtype: torch.dtype) -> Tensor:
 
     Returns:
         Thresholds of logits ``(c,)`` of that type, in float64: ``logits >= result`` makes the decisions of
-        ``tensor_numerics.is_positive(logits, thresholds)``. They are infinite where all logits are decided alike.
+        ``numerics.is_positive(logits, thresholds)``. They are infinite where all logits are decided alike.
 
     Example:
         >>> smallest_positive_logits(torch.tensor([0.75, 2.0]), torch.float64).round(decimals=2)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from metricfit.core.arrays import Array, cast, full, is_tensor, namespace
+from metricfit.core.arrays import Array, cast, full, namespace
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import Dual, constant, ratio, value_of, where
+from metricfit.core.numerics import Dual, constant, numbers_like, ratio, value_of, where
 from metricfit.core.types import Average, ZeroDivision
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.group_gap import GroupGap, has_samples, is_undefined
@@ -121,22 +117,7 @@ def class_mask(
         raise InvalidValueError(_whole_matrix_message(metric))
     chosen = range(number) if classes is None else classes
     numbers = tuple((class_weights[k] if class_weights else 1.0) if k in chosen else 0.0 for k in range(number))
-    if not is_tensor(counts.tp):
-        return np.array(numbers)
-    if counts.tp.device.type == "cpu" or namespace(counts.tp).compiler.is_compiling():
-        return _make_mask(numbers, counts.tp.dtype, counts.tp.device)
-    return _kept_mask(numbers, counts.tp.dtype, counts.tp.device)
-
-
-def _make_mask(numbers: tuple[float, ...], dtype: Any, device: Any) -> Array:
-    return sys.modules["torch"].tensor(numbers, dtype=dtype, device=device)
-
-
-@lru_cache(maxsize=64)
-def _kept_mask(numbers: tuple[float, ...], dtype: Any, device: Any) -> Array:
-    """Return the mask on a GPU. It is kept, because copying it there in every step would wait for the GPU."""
-    with sys.modules["torch"].inference_mode(False):
-        return _make_mask(numbers, dtype, device)
+    return numbers_like(numbers, value_of(counts.tp))
 
 
 def _whole_matrix_message(metric: Metric) -> str:

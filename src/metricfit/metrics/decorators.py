@@ -100,26 +100,14 @@ def define(formula: Formula, **settings: Any) -> Metric | MetricFactory[...]:
     return entry
 
 
-def builtin(
-    *,
-    minimize: bool = False,
-    bounds: Bounds = (0.0, 1.0),
-    needs: Sequence[str] = (),
-    whole_matrix: bool = False,
-) -> Callable[[Callable[[Counts], Array]], Metric]:
-    """Make a metric of this library from a formula that guards its own divisions."""
+def builtin(**settings: Any) -> Callable[[Callable[[Counts], Array]], Metric]:
+    """Make a metric of this library, with settings of ``make_metric``, from a formula that guards its own divisions."""
 
     def build(formula: Callable[[Counts], Array]) -> Metric:
-        settings: dict[str, Any] = {
-            "minimize": minimize,
-            "bounds": bounds,
-            "needs": needs,
-            "whole_matrix": whole_matrix,
-        }
-        entry = make_metric(formula, user_defined=False, **settings)
+        entry = make_metric(formula, user_defined=False, **{"bounds": (0.0, 1.0), **settings})
         assert isinstance(entry, Metric)
         summary, example, code = inspect.cleandoc(formula.__doc__ or "").partition("\n\nExample:")
-        returns = _WHOLE_MATRIX if whole_matrix else _PER_CLASS
+        returns = _WHOLE_MATRIX if entry.whole_matrix else _PER_CLASS
         entry.__doc__ = summary + _CALL.format(returns=returns).rstrip() + example + code
         registry.add_builtin(entry.name, entry)
         return entry

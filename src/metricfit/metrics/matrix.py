@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec
-
-import numpy as np
 
 from metricfit.core.arrays import Array, arange, exact, is_array, is_floating, is_tensor, namespace
 from metricfit.core.confusion import ConfusionMatrix, two_by_two
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_hard
-from metricfit.core.numerics import constant, ratio, smallest_divisor, where, without_tiny
+from metricfit.core.numerics import constant, numbers_like, ratio, smallest_divisor, where, without_tiny
 from metricfit.core.settings import CountSettings
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.decorators import builtin_factory, define
 from metricfit.metrics.formulas import BOTH
 from metricfit.metrics.metric import Bounds, Formula, Metric, MetricFactory, of_arrays, reduce_by_name
-from metricfit.metrics.metric_parameters import Square, check_parameters, check_square
+from metricfit.metrics.metric_parameters import check_parameters, check_square
 
 if TYPE_CHECKING:
     from metricfit.core.steps import Step
@@ -95,12 +92,7 @@ class MatrixMetric(Metric):
             raise InvalidValueError(
                 f"{self.name}: {key} is for {len(value)} classes, but the confusion matrix has {classes}"
             )
-        if not is_tensor(matrix):
-            return np.array(value, matrix.dtype)
-        torch = namespace(matrix)
-        if torch.compiler.is_compiling():
-            return torch.tensor(value, dtype=matrix.dtype, device=matrix.device)
-        return _constant(value, matrix.dtype, matrix.device)
+        return numbers_like(value, matrix)
 
     def _compute_matrix(self, matrix: Array, parameters: Mapping[str, float | Array]) -> Array:
         """Compute the formula. Where a user's formula gives NaN, the value and the gradient are 0."""
@@ -215,14 +207,6 @@ def _is_nested(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return any(isinstance(row, (list, tuple)) for row in value)
     return (hasattr(value, "tolist") or hasattr(value, "to_numpy")) and getattr(value, "ndim", 0) > 0
-
-
-@lru_cache(maxsize=64)
-def _constant(rows: Square | tuple[float, ...], dtype: Any, device: Any) -> Array:
-    """Return a parameter as a tensor. It is kept, because copying it to a GPU in every step would wait for the GPU."""
-    torch = sys.modules["torch"]
-    with torch.inference_mode(False):
-        return torch.tensor(rows, dtype=dtype, device=device)
 
 
 def confusion_matrix(

@@ -7,10 +7,8 @@ import math
 from collections.abc import Mapping
 from numbers import Real
 
-import numpy as np
-
 from metricfit.core.arrays import Array, is_tensor, namespace
-from metricfit.core.numerics import value_of
+from metricfit.core.numerics import numbers_like, value_of
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 #: One number, or one number per class.
@@ -108,12 +106,10 @@ def expand_parameter(metric: object, key: str, value: Parameter, cell: Array) ->
     classes = cell.shape[-1] if getattr(cell, "shape", ()) else 1
     if len(value) != classes:
         raise InvalidValueError(f"{metric!r} has {len(value)} values of {key}, the counts have {classes} classes")
-    if not is_tensor(cell):
-        return np.array(value)
-    torch = namespace(cell)
-    largest = torch.finfo(cell.dtype).max if cell.is_floating_point() else math.inf
-    columns = [torch.full_like(cell[..., k], min(number, largest)) for k, number in enumerate(value)]
-    return torch.stack(columns, -1)  # created on the device: copying from the CPU would wait for the GPU
+    if is_tensor(cell) and cell.is_floating_point():
+        largest = namespace(cell).finfo(cell.dtype).max
+        value = tuple(min(number, largest) for number in value)
+    return numbers_like(value, cell)
 
 
 def format_parameter(value: Parameter | Square | str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.tensor_numerics import is_positive
+from metricfit.core.numerics import is_positive
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.train import label_checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, derive_seed

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Columns
-from metricfit.core.tensor_numerics import is_positive
+from metricfit.core.numerics import is_positive
 from metricfit.core.types import ScalarAverage
 from metricfit.metrics.curves import best_of_sweep, metric_of_label
 from metricfit.metrics.metric import Metric
@@ -70,7 +70,7 @@ def probability_sweep(logits: Tensor, target: Tensor, weight: Tensor | None = No
     """Compute the counts at every probability threshold that makes different decisions.
 
     Each candidate lies halfway, in logits, between two neighbouring logits, one below the lowest or one above the
-    highest, so the decisions do not depend on rounding: ``tensor_numerics.is_positive(logits, threshold)`` makes
+    highest, so the decisions do not depend on rounding: ``numerics.is_positive(logits, threshold)`` makes
     exactly the decisions that were counted. Logits that no float64 probability separates (neighbours above 36.7) are
     always decided alike.
 

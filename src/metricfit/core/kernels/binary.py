@@ -25,13 +25,13 @@ from torch import Tensor
 
 from metricfit.core import step_formulas
 from metricfit.core.kernels import binary_cpu, triton
+from metricfit.core.numerics import is_positive
 from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
 from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form, is_unchanged
 from metricfit.core.tensor_numerics import (
     counting_dtype,
     differentiates_forward,
     has_storage,
-    is_positive,
     leading,
     tails,
 )

@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metricfit.core.numerics import is_positive
 from metricfit.core.step_formulas import both_ends, linear_pieces
-from metricfit.core.tensor_numerics import is_positive, mix_by_label
+from metricfit.core.tensor_numerics import mix_by_label
 
 BLOCK = 2**19
 LONG = 2**12  # several rows shorter than this are faster in plain operations, all at once
