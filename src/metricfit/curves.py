@@ -11,10 +11,12 @@ from metricfit.metrics.curves import (
     best_thresholds,
     fpr_at_fn,
     fpr_at_tpr,
+    partial_auroc,
     precision_recall,
     roc,
 )
 from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning, RequirementValue
+from metricfit.metrics.probability_errors import brier_score, expected_calibration_error
 
 __all__ = [
     "BestOffsets",
@@ -31,8 +33,11 @@ __all__ = [
     "best_offsets",
     "best_threshold",
     "best_thresholds",
+    "brier_score",
+    "expected_calibration_error",
     "fpr_at_fn",
     "fpr_at_tpr",
+    "partial_auroc",
     "precision_recall",
     "roc",
 ]

@@ -30,7 +30,8 @@ NAMES = {
     "metricfit.curves": """
         BestOffsets BestThreshold BestThresholds InfeasibleError InfeasibleWarning PrecisionRecallCurve
         RequirementValue RocCurve UndefinedRankingWarning
-        auroc average_precision best_offsets best_threshold best_thresholds fpr_at_fn fpr_at_tpr precision_recall roc
+        auroc average_precision best_offsets best_threshold best_thresholds brier_score
+        expected_calibration_error fpr_at_fn fpr_at_tpr partial_auroc precision_recall roc
     """,
     "metricfit.data": """
         folds read_table split

@@ -147,6 +147,41 @@ def precision_recall(scores: Array, target: Array, weight: Array | None = None) 
     return PrecisionRecallCurve(*(namespace(part).flip(part, (0,)) for part in (precision, recall, thresholds[1:])))
 
 
+def partial_auroc(
+    scores: Array, target: Array, max_fpr: float, weight: Array | None = None, *, standardized: bool = True
+) -> float:
+    """The area under the part of the ROC curve with false positive rates up to ``max_fpr``.
+
+    Args:
+        scores: One score per sample, ``(n,)`` or ``(n, 1)``: logits or probabilities.
+        target: One label per sample, 0 or 1.
+        max_fpr: The largest false positive rate, in (0, 1]. The curve is interpolated there.
+        weight: One weight per sample, at least 0; by default all are 1.
+        standardized: Return scikit-learn's number, 0.5 for random scores and 1 for perfect ones (McClish 1989).
+            Otherwise return the area itself, from 0 to ``max_fpr``.
+
+    Returns:
+        The area.
+
+    Raises:
+        InvalidValueError: The arrays differ in length, hold NaN, or lack a class; or ``max_fpr`` is out of range.
+
+    Example:
+        >>> partial_auroc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0], max_fpr=0.5, standardized=False)
+        0.375
+    """
+    if not 0 < max_fpr <= 1:
+        raise InvalidValueError(f"max_fpr must lie in (0, 1], got {max_fpr}")
+    fpr, tpr, _ = roc(scores, target, weight)
+    widths = namespace(fpr).clip(fpr[1:], 0.0, max_fpr) - namespace(fpr).clip(fpr[:-1], 0.0, max_fpr)
+    slopes = ratio(tpr[1:] - tpr[:-1], fpr[1:] - fpr[:-1])
+    area = float((widths * (tpr[:-1] + slopes * widths / 2)).sum())
+    if not standardized:
+        return area
+    lowest = max_fpr**2 / 2
+    return 0.5 * (1 + (area - lowest) / (max_fpr - lowest)) if max_fpr < 1 else area
+
+
 def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = None) -> float:
     """The smallest false positive rate at which the true positive rate is at least ``tpr``, not interpolated.
 
