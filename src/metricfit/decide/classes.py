@@ -39,7 +39,7 @@ from metricfit.decide.offsets import (
 )
 from metricfit.decide.optimism import FEWEST, corrected_value
 from metricfit.decide.rules import Goal, Rule
-from metricfit.metrics.feasibility import RequirementValue
+from metricfit.metrics.feasibility import RequirementValue, reachable_alone
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 
@@ -249,11 +249,7 @@ def _value_of(problem: PenalisedProblem, requirement: Requirement, offsets: Floa
 
 def _what_is_reachable(requirements: Sequence[Requirement], results: dict[str, RequirementValue]) -> str:
     """Say that requirements cannot be met, and what can be had instead, without a full stop."""
-    kinds = {">=": "as high as", "<=": "as low as", "==": "at nearest"}
-    alone = " and ".join(
-        f"{item.metric.name} can be {kinds[item.sense]} {results[str(item)].reachable:.6g}" for item in requirements
-    )
-    there = ", ".join(f"{item.metric.name} = {results[str(item)].value:.6g}" for item in requirements)
+    alone, there = reachable_alone(requirements, results)
     together, each = (" together", "each alone, ") if len(requirements) > 1 else ("", "")
     return (
         f"no offsets of the classes were found that give {' and '.join(map(str, requirements))}{together}; {each}"

@@ -121,6 +121,15 @@ def allowed_thresholds(counts: Counts, requirements: Sequence[Requirement]) -> A
     return Allowed(largest <= largest.min() + ROUNDING, False)
 
 
+def reachable_alone(requirements: Sequence[Requirement], results: Mapping[str, RequirementValue]) -> tuple[str, str]:
+    """Say what the metric of each requirement can be by itself, and what they all are at the nearest decision."""
+    kinds = {">=": "as high as", "<=": "as low as", "==": "at nearest"}
+    alone = " and ".join(
+        f"{item.metric.name} can be {kinds[item.sense]} {results[str(item)].reachable:.6g}" for item in requirements
+    )
+    return alone, ", ".join(f"{item.metric.name} = {results[str(item)].value:.6g}" for item in requirements)
+
+
 def what_is_reachable(
     requirements: Sequence[Requirement], results: Mapping[str, RequirementValue], threshold: float
 ) -> str:
@@ -144,11 +153,7 @@ def what_is_reachable(
             f"no threshold gives {requirement}; the {extreme} {requirement.metric.name} that is reachable is "
             f"{results[str(requirement)].reachable:.6g}, at threshold {threshold:.6g}"
         )
-    kinds = {">=": "as high as", "<=": "as low as", "==": "at nearest"}
-    alone = " and ".join(
-        f"{item.metric.name} can be {kinds[item.sense]} {results[str(item)].reachable:.6g}" for item in requirements
-    )
-    there = ", ".join(f"{item.metric.name} = {results[str(item)].value:.6g}" for item in requirements)
+    alone, there = reachable_alone(requirements, results)
     return (
         f"no threshold gives {' and '.join(map(str, requirements))} together; each alone, {alone}; the nearest "
         f"threshold is {threshold:.6g}, with {there}"
