@@ -61,7 +61,8 @@ BAD = {
     "cut.arrow": (b"ARROW1", "not a whole Arrow file"),
     "bad.jsonl": (b'{"a": 1}\n{"a": \n', "not JSON lines"),
     "nested.jsonl": (b'{"a": [1, 2], "b": 1}\n', "'a' holds lists or objects"),
-    "table.xlsx": (b"PK", "Known endings"),
+    "table.xlsx": (b"PK", "cannot be read as spreadsheet"),
+    "table.ods": (b"PK", "Known endings"),
     "noending": (b"a,b\n1,2\n", "Known endings"),
 }
 

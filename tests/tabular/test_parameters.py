@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow.dataset
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
@@ -10,7 +11,7 @@ from sklearn.model_selection import KFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
-from metricfit import MetricClassifier, metrics
+from metricfit import MetricClassifier, compare, metrics
 from metricfit.tabular.families.linear import Linear
 
 
@@ -71,11 +72,21 @@ def test_two_columns_of_one_name_are_refused_by_name(quick, blobs):
             MetricClassifier(**quick).fit(frame, y)
 
 
-def test_a_query_that_was_not_run_is_named(quick, blobs):
+def test_queries_of_polars_and_datasets_of_arrow_are_read_and_others_named(quick, blobs):
     X, y = blobs
-    lazy = pl.DataFrame(X, schema=list("abcd")).lazy()
-    with pytest.raises(TypeError, match=r"X is a LazyFrame.*X\.collect\(\)"):
-        MetricClassifier(**quick).fit(lazy, y)
+    table = pl.DataFrame(X, schema=list("abcd"))
+    expected = MetricClassifier(**quick).fit(table, y).predict_proba(table)
+    for same in (table.lazy(), pyarrow.dataset.dataset(table.to_arrow())):
+        model = MetricClassifier(**quick).fit(same, y)
+        np.testing.assert_array_equal(model.predict_proba(same), expected)
+        assert compare(same, y, methods=["logistic regression"], folds=2).rows
+
+    class Query:
+        def collect(self):
+            raise AssertionError
+
+    with pytest.raises(TypeError, match="X is a Query, a query that has no rows yet"):
+        MetricClassifier(**quick).fit(Query(), y)
 
 
 def test_weights_that_cannot_be_written_to_are_taken(quick, blobs):

@@ -309,3 +309,17 @@ def test_nothing_is_pickled(saved):
     _, folder = saved
     assert {path.suffix for path in folder.iterdir()} == {".safetensors", ".json", ".skops", ".md"}
     json.loads((folder / "model.json").read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_a_model_is_replaced_if_asked_for_and_nothing_else_is(blobs, tmp_path):
+    X, y = blobs
+    first, second = (MetricClassifier(metric, **QUICK).fit(X, y) for metric in ("f1", "mcc"))
+    first.save(tmp_path / "model")
+    with pytest.raises(FileExistsError):
+        second.save(tmp_path / "model")
+    second.save(tmp_path / "model", overwrite=True)
+    assert MetricClassifier.load(tmp_path / "model").metric == "mcc"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError):
+        second.save(tmp_path / "other", overwrite=True)

@@ -108,8 +108,9 @@ class TableOptions(Options):
     """What the user says about a table and the aim.
 
     Attributes:
-        data: The table: CSV (also .csv.gz), TSV, Parquet, Arrow or JSON lines. Several files, a folder or a pattern
-            such as 'parts/*.parquet' are read as one table; - is standard input.
+        data: The table: CSV (also .csv.gz), TSV, Parquet, Arrow, JSON, a spreadsheet, or a table of SQLite or DuckDB
+            such as loans.db::applications. Several files, a folder or a pattern such as 'parts/*.parquet' are read as
+            one table; - is standard input.
         target: Name of the column to predict.
         weight: Name of a column with the weight of each row, at least 0. The column is not learned from.
         group: Name of a column; rows with the same value are never split between folds.

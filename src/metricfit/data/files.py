@@ -38,12 +38,23 @@ FORMATS = {
     ".ipc": "arrow",
     ".jsonl": "json lines",
     ".ndjson": "json lines",
+    ".json": "json",
+    ".xlsx": "spreadsheet",
+    ".xlsm": "spreadsheet",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+    ".db": "sqlite",
+    ".duckdb": "duckdb",
 }
-SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+#: Stands between the file of a database and the name of a table in it.
+BETWEEN = "::"
+#: Formats that are read as a whole by ``other_sources``; folders are not searched for them.
+OTHERS = ("json", "spreadsheet", "sqlite", "duckdb")
+SPREADSHEETS = (".xls", ".ods", ".numbers")
 
 
 def file_format(path: Path) -> str:
-    """Return the format of a file by the ending of its name: "csv", "tsv", "parquet", "arrow" or "json lines".
+    """Return the format of a file by the ending of its name, such as "csv", "parquet" or "sqlite".
 
     Raises:
         TableError: The ending is not known.
@@ -69,13 +80,19 @@ def ending_of(content: bytes) -> str:
             return ending
     if content.startswith(b"\x1f\x8b"):
         return ".csv.gz"
-    return ".jsonl" if content.lstrip()[:1] == b"{" else ".csv"
+    return {b"{": ".jsonl", b"[": ".json"}.get(content.lstrip()[:1], ".csv")
 
 
 def _format_of(path: Path) -> str | None:
+    path = file_of(path)
     packed = path.suffix.lower() in (".gz", ".xz")
     known = FORMATS.get(Path(path.stem).suffix.lower() if packed else path.suffix.lower())
-    return None if packed and known in ("parquet", "arrow") else known
+    return None if packed and known in ("parquet", "arrow", *OTHERS) else known
+
+
+def file_of(path: Path) -> Path:
+    """Return the file of a source: ``loans.db`` of ``loans.db::applications``, other paths as they are."""
+    return Path(str(path).partition(BETWEEN)[0])
 
 
 #: The environment variable that sets the limit, in GiB, and its default.
@@ -174,6 +191,7 @@ def check_file(path: Path) -> None:
     Raises:
         TableError: It cannot be read.
     """
+    path = file_of(path)
     try:
         if not path.exists():
             reason = f"{path} is a symbolic link to nothing." if path.is_symlink() else f"There is no file {path}."
@@ -281,7 +299,7 @@ def _files_of(source: Path) -> list[Path]:
 
 def _files_in(folder: Path) -> list[Path]:
     inside = sorted(path for path in folder.iterdir() if path.name[0] not in "._")  # Spark writes _SUCCESS and .crc
-    files = [path for path in inside if path.is_file() and _format_of(path) is not None]
+    files = [path for path in inside if path.is_file() and _format_of(path) not in (None, *OTHERS)]
     if files:  # a note beside tables may end in .txt too
         return [path for path in files if path.suffix.lower() != ".txt"] or files
     folders = [path for path in inside if path.is_dir()]

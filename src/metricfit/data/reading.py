@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from metricfit.data.columns import MAX_COLUMNS, check_names, describe_too_wide
 from metricfit.data.files import (
     CELL,
+    OTHERS,
     PEAK,
     SPOKEN,
     STANDARD_INPUT,
@@ -25,11 +27,13 @@ from metricfit.data.files import (
     check_file,
     check_memory,
     file_format,
+    file_of,
     find_files,
     join_tables,
     open_unpacked,
     standard_input,
 )
+from metricfit.data.other_sources import read_other
 from metricfit.data.text_format import (
     GUESSED,
     MISSING_WORDS,
@@ -67,8 +71,9 @@ def read_table(
     guessed, and a TableWarning says so if they are unusual.
 
     Args:
-        source: A file; a folder or a pattern such as ``"parts/*.parquet"``, whose files have the same columns and make
-            one table; a list of these; or ``"-"`` for standard input.
+        source: A file, also a spreadsheet (.xlsx), a JSON array, or a table of SQLite or DuckDB, such as
+            ``"loans.db::applications"``; a folder or a pattern such as ``"parts/*.parquet"``, whose files have the same
+            columns and make one table; a list of these; or ``"-"`` for standard input.
         target: Name of the column with the labels. In other columns of a text file, words such as NA are missing
             values. In the target they are labels if the other labels are words too; a TableWarning says so.
         sep: The separator of text files: one character, or "tab".
@@ -106,7 +111,8 @@ def read_file(
     if known in SEPARATORS:
         frame = read_csv(path, SEPARATORS[known], target, options, text)
     else:
-        frame = _read_json_lines(path) if known == "json lines" else _read_columnar(path, known)
+        other = partial(read_other, known=known) if known in OTHERS else partial(_read_columnar, known=known)
+        frame = _read_json_lines(path) if known == "json lines" else other(path)
     frame.columns = [str(name) for name in frame.columns]
     _check_frame(frame, path)
     if not len(frame):
@@ -167,7 +173,7 @@ def read_batches(
 ) -> Iterator[Batch]:
     r"""Read the rows of one or more files in batches, so that a table of any size takes a constant amount of memory.
 
-    Files of JSON lines are read at once, because any line may add a column.
+    Files of JSON lines are read at once, because any line may add a column; so are spreadsheets and databases.
 
     Args:
         sources: A file, several, a folder, a pattern, or ``"-"`` for standard input.
@@ -194,7 +200,7 @@ def read_batches(
     options, rows = options.checked(), rows or BATCH_ROWS
     with _files_of(sources, in_batches=True) as files:
         known = [_checked_format(path, options) for path in files]
-        sizes = [path.stat().st_size for path in files]
+        sizes = [file_of(path).stat().st_size for path in files]
         for number, path in enumerate(files):
             source = SPOKEN if path.name.startswith(SPOKEN) else str(path)
             first = 1
@@ -327,7 +333,7 @@ def _frames_of(
     """Read a file in batches; with each batch comes the share of the file that has been read."""
     if known in SEPARATORS:
         yield from _text_frames(path, known, options, types, rows)
-    elif known == "json lines":
+    elif known in ("json lines", *OTHERS):
         frame = read_file(path)
         for first in range(0, len(frame), rows):
             yield frame.iloc[first : first + rows], min(1.0, (first + rows) / len(frame))

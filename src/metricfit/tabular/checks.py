@@ -138,8 +138,7 @@ def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
 
     Parquet files of many rows stay as they are.
     """
-    if hasattr(X, "collect") and not hasattr(X, "to_pandas"):
-        raise InvalidTypeError(f"X is a {type(X).__name__}, a query that has no rows yet: X.collect() runs it")
+    X = with_rows(X)
     if isinstance(X, ParquetTable):
         validate_data(estimator, X.head(), reset=reset, skip_check_array=True)
         return X
@@ -162,6 +161,19 @@ def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
         array = validate_data(estimator, values, reset=reset, dtype=None, ensure_all_finite=False)
         return pd.DataFrame(array).infer_objects()
     return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+
+
+def with_rows(X: Any) -> Any:
+    """Run a query of polars (a LazyFrame), and read a dataset of Arrow; other tables are returned as they are.
+
+    Raises:
+        InvalidTypeError: It is a query of another library.
+    """
+    if type(X).__name__ == "LazyFrame":
+        return X.collect()
+    if hasattr(X, "collect") and not hasattr(X, "to_pandas"):
+        raise InvalidTypeError(f"X is a {type(X).__name__}, a query that has no rows yet: run it first")
+    return X.to_table() if hasattr(X, "get_fragments") else X
 
 
 def to_pandas(X: Any) -> Any:

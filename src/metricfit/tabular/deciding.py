@@ -564,6 +564,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         *,
         data: str | None = None,
         target: str | None = None,
+        overwrite: bool = False,
     ) -> None:
         """Write the fitted model to a new folder, as JSON, safetensors and files of skops; nothing is pickled.
 
@@ -575,6 +576,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
                 LightGBM's are among these.
             data: Name of the table, for the model card.
             target: Name of the predicted column, for the model card.
+            overwrite: Whether to replace a model in the folder.
 
         Raises:
             ValueError: If a model of the user has types that are not trusted.
@@ -582,7 +584,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         check_is_fitted(self, "decision_")
         from metricfit.tabular import storage  # loads the families
 
-        storage.save(self, path, trusted, data=data, target=target)
+        storage.save(self, path, trusted, data=data, target=target, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], trusted: Sequence[str] | None = None, **user_functions: Any) -> Self:

@@ -53,6 +53,7 @@ def write_folder(
     files: Mapping[str, bytes],
     trusted: tuple[str, ...],
     card: str,
+    overwrite: bool = False,
 ) -> None:
     """Write a model to a new or empty folder; a failure leaves nothing behind.
 
@@ -64,6 +65,7 @@ def write_folder(
         files: Files of skops by name.
         trusted: Names of types that the user trusts.
         card: The model card. The manifest does not name it, so that people may edit it.
+        overwrite: Whether to replace a model in the folder. Other folders with files are never replaced.
 
     Raises:
         UntrustedTypeError: A file has types that nobody trusts.
@@ -78,7 +80,7 @@ def write_folder(
     hashes = {name: hash_bytes(content, length=64) for name, content in contents.items()}
     manifest = {"format": FORMAT, "metricfit": __version__, "estimator": estimator, "sha256": hashes}
     contents[MANIFEST], contents[CARD] = json.dumps(manifest, indent=1).encode(), card.encode()
-    with new_folder(path) as unfinished:
+    with new_folder(path, overwrite=overwrite and (Path(path) / MANIFEST).is_file()) as unfinished:
         for name, content in contents.items():
             (unfinished / name).write_bytes(content)
 

@@ -129,6 +129,7 @@ def save(
     *,
     data: str | None = None,
     target: str | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Write a fitted model to a new or empty folder; a failure leaves nothing behind.
 
@@ -138,6 +139,7 @@ def save(
         trusted: Names of types of the user's own models, in addition to those that skops trusts.
         data: Name of the table, for the model card.
         target: Name of the predicted column, for the model card.
+        overwrite: Whether to replace a model in the folder.
 
     Raises:
         UntrustedTypeError: A model of the user has other types.
@@ -147,7 +149,7 @@ def save(
     parts = model._write_parts(arrays, files)
     description = {"parameters": _write_parameters(model, files), **parts, **_describe_decision(model)}
     card = model_card(model, data=data, target=target)
-    write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted), card)
+    write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted), card, overwrite)
 
 
 def load(

@@ -31,7 +31,7 @@ from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.runs import run
 from metricfit.runs.cells import Watch
 from metricfit.runs.executor import check_backend, threads_per_job
-from metricfit.tabular.checks import threads_of, to_pandas
+from metricfit.tabular.checks import threads_of, to_pandas, with_rows
 from metricfit.tabular.compare.judging import MethodDecisions, judge_folds, judge_pooled, pooled_decisions
 from metricfit.tabular.compare.methods import (
     COMPLEXITY,
@@ -329,7 +329,9 @@ def compare(
     required = class_requirements(as_requirements(subject_to), len(classes), names=classes)
     columns = check_metric(metric_name, average, rows, asked, required)
     names, own = split_methods(methods, rows.X)
-    outside = [read_predictions(key, values, rows.labels, len(table)) for key, values in (predictions or {}).items()]
+    outside = [
+        read_predictions(key, values, rows.labels, len(rows.order)) for key, values in (predictions or {}).items()
+    ]
     outside = [found.take(rows.order) for found in outside]
     check_names([*(model.name for model in own), *(model.name for model in outside)])
     chosen = choose_methods(
@@ -461,6 +463,7 @@ def read_rows(table: Any, target: Any, groups: Any, time: Any, pos_label: Any, f
     """
     if groups is not None and time is not None:
         raise InvalidValueError("groups= and time= both say how rows are split into folds; give one of them")
+    table = with_rows(table)
     frame = to_pandas(table) if hasattr(table, "to_pandas") else pd.DataFrame(table)
     frame = frame.rename(columns=str)
     y, target_name = _column(frame, target, "target")

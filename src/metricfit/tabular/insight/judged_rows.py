@@ -28,6 +28,7 @@ from metricfit.tabular.checks import (
     checked_weights,
     columns_of_fit,
     to_pandas,
+    with_rows,
 )
 from metricfit.tabular.large_rows import stratified_sample
 
@@ -188,6 +189,7 @@ def judged_rows(
 
 def plain_table(X: Any) -> Any:
     """Return a pandas DataFrame, an array, a sparse matrix or a list as it can be indexed by rows and columns."""
+    X = with_rows(X)
     if hasattr(X, "to_pandas"):
         X = to_pandas(X)
     if isinstance(X, pd.DataFrame):
