@@ -70,7 +70,7 @@ def test_the_terminal_names_the_classes_and_says_whether_requirements_held(table
         text = " ".join(call(*call_it, "--threshold", threshold).stdout.split())
         positives = (frame["two"] == "yes").sum()
         assert f"120 rows: {positives} are 'yes' (the positive class), {120 - positives} are 'no'." in text
-        assert "called 'yes' ┃ called 'no'" in text
+        assert "predicted 'yes' ┃ predicted 'no'" in text
         for name, each in zip(("recall >= 0.6", "fpr <= 0.9"), held, strict=True):
             assert f"Requirement {name}: {each} ({int(threshold == '0')}, 95 % interval" in text
     printed = json.loads(call(*call_it, "--json", "--threshold", "0").stdout)
@@ -145,7 +145,7 @@ def test_a_sample_of_the_ranked_rows_is_said(fitted, table, monkeypatch):
     arguments = ("evaluate", fitted, table[0], "--target", "two")
     assert "random sample" not in call(*arguments).stdout
     monkeypatch.setattr(evaluation, "MOST_ROWS", 100)
-    assert "those of a random sample of 100 of the 120 rows" in " ".join(call(*arguments).stdout.split())
+    assert "measured on a random sample of 100 of the 120 rows" in " ".join(call(*arguments).stdout.split())
     assert validate("evaluate", json.loads(call(*arguments, "--json").stdout))["ranking_rows"] == 100
 
 

@@ -104,7 +104,7 @@ def test_the_message_says_what_is_needed_and_what_can_be_promised():
     ("text", "counts", "parts"),
     [
         ("fpr <= 0.01", (500, 100), ["299 negatives", "are 100", "lowest fpr", "no false alarm", "0.03"]),
-        ("selection_rate <= 0.02", (9, 91), ["149 rows", "are 100", "none of them called positive", "0.03"]),
+        ("selection_rate <= 0.02", (9, 91), ["149 rows", "are 100", "none of them flagged", "0.03"]),
         ("precision >= 0.9", (11, 900), ["29 positives among the 80 % of the rows", "are 8", "no false alarm beside"]),
         ("npv >= 0.9", (900, 1), ["29 negatives", "are none"]),
         ("recall >= 1", (9999, 9999), ["cannot be promised with any number of rows"]),

@@ -135,7 +135,7 @@ def test_ignored_pixels_may_hold_anything():
     [
         ([0.2, 1.3, -2.0], [0, 1, 0], r"2 of 3 are not; the first is 1.3 at position 1. If these are logits"),
         ([0.2, float("nan")], [0, 1], "the first is nan at position 1"),
-        ([[0.5, 0.5], [0.9, 0.9]], [0, 1], "those of 1 of 2 samples do not; the first sum is 1.8. Apply a softmax"),
+        ([[0.5, 0.5], [0.9, 0.9]], [0, 1], "for 1 of 2 samples they do not; the first sum is 1.8. Apply a softmax"),
         ([1, 0], [0, 1], "must be floating point"),
     ],
 )

@@ -40,5 +40,5 @@ def test_the_pairs_most_confused_come_first(labels):
     html = report.render(report.Report("t", "h", "v", [section]))
     assert "<b>" not in html
     said = " ".join(" ".join(parts(html).text).split())
-    assert f"{matrix[i, j]} “{names[i]}” called “{names[j]}”, {matrix[j, i]} the other way" in said
+    assert f"{matrix[i, j]} “{names[i]}” predicted “{names[j]}”, {matrix[j, i]} the other way" in said
     assert report.multiclass(truth, truth, classes=names).context["pairs"] == []

@@ -107,7 +107,7 @@ def test_several_classes_name_the_pair_that_is_most_often_confused(rows, tmp_pat
     wrong = matrix - np.diag(np.diag(matrix))
     i, j = np.unravel_index(wrong.argmax(), wrong.shape)
     names = several.classes_
-    assert f"{wrong[i, j]} of {matrix[i].sum()} “{names[i]}” rows are called “{names[j]}”" in text
+    assert f"{wrong[i, j]} of {matrix[i].sum()} “{names[i]}” rows are predicted “{names[j]}”" in text
     largest = names[matrix.sum(1).argmax()]
     assert f"Always “{largest}” {whole(matrix.sum(1).max(), 160)}" in text
 

@@ -188,7 +188,7 @@ def test_multiclass_shares_that_do_not_sum_to_1_are_refused(name):
     for target in (torch.ones_like(one_hot), torch.ones_like(one_hot).long(), torch.zeros_like(one_hot), several()):
         with pytest.raises(ValueError, match="task='multilabel'; give samples without a class"):
             reader(logits, target)
-    with pytest.raises(ValueError, match=r"1 of 24 samples do not; the first sum is 0\.99"):
+    with pytest.raises(ValueError, match=r"1 of 24 samples they do not; the first sum is 0\.99"):
         reader(logits, one_hot * torch.where(torch.arange(24) == 3, 0.99, 1.0).unsqueeze(1))
 
 

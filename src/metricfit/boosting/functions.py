@@ -35,7 +35,7 @@ SMALLEST_HESSIAN = 1e-6
 #: Names of ours begin with another word.
 XGBOOST_PREFIX = "loss_of_"
 CATBOOST_REASON = (
-    "CatBoost passes an objective at most 1,000 rows at a time, so the counts of a metric are never those of all rows: "
+    "CatBoost passes an objective at most 1,000 rows at a time, so it never has the counts of all rows: "
     "train with CatBoost's Logloss and boosting.eval_metric(metric, 'catboost'), or with 'lightgbm' or 'xgboost'"
 )
 

@@ -96,7 +96,7 @@ def _lines(result: dict[str, Any], *, all_metrics: bool = False) -> list[str | T
         lines.append(f"{len(result['metrics']) - len(shown)} more metrics with --all.")
     if result["ranking_rows"] < result["rows"]:
         lines.append(
-            f"auroc and average_precision are those of a random sample of {result['ranking_rows']:,} of the "
+            f"auroc and average_precision are measured on a random sample of {result['ranking_rows']:,} of the "
             f"{result['rows']:,} rows; all other values are of all rows."
         )
     if result["classes"] is not None:
@@ -113,7 +113,7 @@ def _usual(result: dict[str, Any]) -> list[str]:
 def _class_tables(classes: dict[str, Any], confusion: dict[str, dict[str, int]]) -> list[str | Table]:
     """Make the table of classes, each value with its interval below it, and the confusion matrix."""
     names = [name for name in next(iter(classes.values()))["metrics"] if name != "average_precision"]  # --json has it
-    table = Table("class", "rows", "called", *map(escape, names))
+    table = Table("class", "rows", "predicted", *map(escape, names))
     for label, of_class in classes.items():
         cells = [_cell(of_class["metrics"][name]) for name in names]
         table.add_row(escape(label), str(of_class["rows"]), str(of_class["predicted"]), *cells)
@@ -129,7 +129,7 @@ def _decision_lines(result: dict[str, Any]) -> list[str | Table]:
     """Write the rows of the two classes, the threshold and the confusion matrix."""
     positive, negative = quote_label(result["positive"]), quote_label(result["negative"])
     tp, fp, fn, tn = (result[name] for name in ("tp", "fp", "fn", "tn"))
-    matrix = Table("", escape(f"called {positive}"), escape(f"called {negative}"))
+    matrix = Table("", escape(f"predicted {positive}"), escape(f"predicted {negative}"))
     matrix.add_row(escape(f"is {positive}"), str(tp), str(fn))
     matrix.add_row(escape(f"is {negative}"), str(fp), str(tn))
     rows = f"{result['rows']} rows: {tp + fn} are {positive} (the positive class), {fp + tn} are {negative}."

@@ -39,5 +39,5 @@ def run(options: Export) -> None:
         result = export_onnx(classifier, options.onnx, rows, rows_from=f"rows of {title_data(data)}" if data else "")
     lines = str(result).splitlines()
     if result.made_up:
-        lines.append("--data TABLE compares the labels on the rows of a table, such as that of training.")
+        lines.append("--data TABLE compares the labels on the rows of a table, such as the training table.")
     print_result(result.to_dict(), options.as_json, lines)

@@ -70,7 +70,7 @@ class Result(TypedDict):
         value: The metric, estimated for new rows on held-out rows.
         value_interval: 95 % interval of the value.
         out_of_fold: The metric on held-out rows; it equals `value`.
-        threshold: The probability of the positive class from which rows are called positive; null for several classes.
+        threshold: The probability of the positive class from which rows are flagged; null for several classes.
         threshold_interval: 95 % interval of the threshold.
         refer_region: The probabilities between which rows are referred to a person.
         referred_share: The share of the held-out rows that are referred.

@@ -342,7 +342,7 @@ class Watch(ModelOptions):
         target: Name of the column with the labels.
         time: Name of a column of dates or numbers, by which rows are ordered, as their labels arrive. By default rows
             stay in the order of the files.
-        subject_to: A requirement to watch, such as 'recall >= 0.85'; may be repeated. By default those of the model.
+        subject_to: A requirement to watch, such as 'recall >= 0.85'; may be repeated. By default the model's own.
         confidence: The probability that no alarm is ever raised while all requirements hold.
         picture: A file, .svg, .png or .pdf, for the values and the evidence over time; it is replaced.
     """

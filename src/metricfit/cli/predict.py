@@ -30,9 +30,9 @@ class Result(TypedDict):
     Attributes:
         rows: Number of rows.
         file: The file of the predictions.
-        predicted: Number of rows that are called each class.
+        predicted: Number of rows that are predicted as each class.
         new_categories: Number of rows with a category that the training rows did not have, by column.
-        threshold: The probability of the positive class from which rows are called positive; null for several classes.
+        threshold: The probability of the positive class from which rows are flagged; null for several classes.
         referred: Rows that are referred to a person; null if the model refers none.
     """
 

@@ -82,7 +82,7 @@ def _check(probabilities: Tensor, target: Tensor, exclusive: bool, ignore_index:
     if not is_false(~wrong.any()):
         return
     raise InvalidValueError(
-        f"probabilities of exclusive classes sum to 1, but those of {int(wrong.sum())} of {wrong.numel()} samples do "
+        f"probabilities of exclusive classes sum to 1, but for {int(wrong.sum())} of {wrong.numel()} samples they do "
         f"not; the first sum is {float(sums[wrong][0]):.4g}. Apply a softmax over axis 1, or for classes that may "
         "overlap say task='multilabel'"
     )

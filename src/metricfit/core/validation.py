@@ -202,8 +202,8 @@ def check_shares(shares: Array, weight: Array | None, tolerance: float) -> None:
     if not is_false(~wrong.any()):
         return
     raise InvalidValueError(
-        f"task='multiclass' needs class shares that sum to 1, but those of {int(wrong.sum())} of "
-        f"{math.prod(wrong.shape)} samples do not; the first sum is {float(sums[wrong][0]):.4g}. If each class is "
+        f"task='multiclass' needs class shares that sum to 1, but for {int(wrong.sum())} of "
+        f"{math.prod(wrong.shape)} samples they do not; the first sum is {float(sums[wrong][0]):.4g}. If each class is "
         "a yes or no, say task='multilabel'; give samples without a class (shares that are all 0) weight 0"
     )
 

@@ -1,7 +1,7 @@
 r"""Exact binomial bounds of rates, and how many rows a guarantee needs.
 
 A rate is the share of successes among trials of one kind: recall is the share of the positives that are called
-positive, precision the share of the rows called positive that are positive. At a threshold that was fixed without the
+positive, precision the share of the flagged rows that are positive. At a threshold that was fixed without the
 rows, and if the rows are independent draws of one population, the number of successes k of m trials is binomial, given
 m. The hypothesis "the rate is below b" is then rejected by the p-value
 
@@ -75,7 +75,7 @@ _NO_ERROR = {
     "precision": "with no false alarm beside them",
     "npv": "with no miss beside them",
     "accuracy": "with no error among them",
-    "selection_rate": "with none of them called positive",
+    "selection_rate": "with none of them flagged",
 }
 
 
@@ -395,7 +395,7 @@ def check_exact(requirements: Sequence[Requirement], y: Integers, weight: Floats
         if not others:
             return
         raise InvalidValueError(
-            f"{joined(others)} depends on the class shares, and has no exact bound where these are not those of the "
+            f"{joined(others)} depends on the class shares, and has no exact bound where they differ from the "
             f"rows (prevalence=, or weights of classes): require {', '.join(within[:-1])} or {within[-1]}, or leave "
             "the prevalence or the confidence out"
         )

@@ -204,7 +204,7 @@ def resampled_thresholds(rows: HeldOut, goal: Goal) -> Floats:
         goal: What the decision is for.
 
     Returns:
-        For each resample, a threshold of the held-out logits that as many rows reach as are called positive.
+        For each resample, a threshold of the held-out logits that as many rows reach as are flagged.
     """
     logits, called = rows.logits, []
     for times in draw_multiplicities(rows.y, rows.groups, number_of_resamples(len(rows.y)), goal.seed):

@@ -34,8 +34,8 @@ class RowCosts:
     """What wrong decisions about rows cost.
 
     Attributes:
-        fp: The cost of each row, if it is negative and called positive, ``(n,)``.
-        fn: The cost of each row, if it is positive and called negative, ``(n,)``.
+        fp: The cost of each row, if it is negative and flagged, ``(n,)``.
+        fn: The cost of each row, if it is positive and not flagged, ``(n,)``.
 
     Example:
         >>> costs = RowCosts(fp=np.array([5.0, 5.0]), fn=np.array([100.0, 0.0]))
@@ -62,7 +62,7 @@ class RowCosts:
         """Return the cost of the decision about each row: 0 where it is right.
 
         Args:
-            decided: The share of each row that is called positive, ``(n,)``; usually 0 or 1.
+            decided: The share of each row that is flagged, ``(n,)``; usually 0 or 1.
             y: Labels 0 and 1.
         """
         return np.where(y == 1, (1.0 - decided) * self.fn, decided * self.fp)

@@ -227,7 +227,7 @@ class Drift:
         return (
             f"the scores of the new rows changed in a way that another class balance does not explain (p = "
             f"{self.p_value:.2g}; the share of rows below a score differs by up to {self.distance:.3f} from the "
-            "expected one). Rows of a class may look different from those of training, and then probabilities, the "
+            "expected one). Rows of a class may look different from the training rows, and then probabilities, the "
             "estimated class balance and the decision may be wrong. Compare the new rows with the training rows, or "
             "label some of them and train again"
         )

@@ -223,7 +223,7 @@ def npv(c: Counts) -> Array:
 
 @builtin(minimize=True)
 def selection_rate(c: Counts) -> Array:
-    """(tp + fp) / n, the share of rows that are called positive; lower is better.
+    """(tp + fp) / n, the share of rows that are flagged; lower is better.
 
     The labels do not matter: use it in a requirement, such as ``"selection_rate <= 0.02"`` where at most 2 % of all
     rows can be looked at.

@@ -137,7 +137,7 @@ def read_formula(node: ast.expr, text: str) -> WrittenFormula:
 
 
 def describe_syntax_error(text: str) -> str | None:
-    """Say where a text stops being a formula; None if it is none, or is not meant as a formula."""
+    """Say where a text stops being a formula; None if it is not a broken formula."""
     if len(text) > LONGEST_FORMULA or not any(sign in text for sign in "+-*/^×·÷²"):
         return None
     try:
@@ -425,5 +425,5 @@ def _number_or_constant(node: ast.expr) -> Any:
     if sign is None:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidValueError("a sign stands before something that is no number")
+        raise InvalidValueError("a sign must stand before a number")
     return sign * value

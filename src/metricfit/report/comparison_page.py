@@ -208,7 +208,7 @@ def screen_of_comparison(comparison: Comparison) -> FirstScreen:
     for (words, counts), name in zip(without, baselines, strict=True):
         compared.append((words, counts, rows[name].mean if name in rows else None))
     note = (
-        f"Counts are those of all rows, each decided by models that did not train on it. {metric} is the mean of the "
+        f"Counts are over all rows, each decided by models that did not train on it. {metric} is the mean of the "
         f"{len(row.values)} folds."
     )
     requirements = _requirements(comparison, row)

@@ -498,7 +498,7 @@ class ClassOnRows(TypedDict):
 
     Attributes:
         rows: Rows of the class.
-        predicted: Rows that are called the class.
+        predicted: Rows that are predicted as the class.
         metrics: Metrics of the class against the others.
     """
 
@@ -516,7 +516,7 @@ class EvaluationResult(TypedDict):
         value: The metric on these rows; null where it is 0/0, as recall is without positives.
         value_interval: 95 % interval of the value.
         training: The same metric at training time.
-        threshold: The probability of the positive class from which rows are called positive; null for several classes.
+        threshold: The probability of the positive class from which rows are flagged; null for several classes.
         positive: The positive class of two; null for several classes.
         negative: The other class of two.
         tp: True positives; null for several classes.

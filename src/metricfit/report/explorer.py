@@ -119,7 +119,7 @@ def scores(
     logits.
 
     Args:
-        scores: Scores of the positive class, in [0, 1]; samples with at least the threshold are called positive.
+        scores: Scores of the positive class, in [0, 1]; samples with at least the threshold are flagged.
         labels: 1 for the positive class, 0 for the other.
         threshold: The chosen threshold; infinity calls nothing positive.
         metric: The metric that the model is judged by.
@@ -368,7 +368,7 @@ def roc(stops: Stops, description: str) -> Chart:
 
 @styled
 def precision_recall(stops: Stops, description: str) -> Chart:
-    """Draw the precision-recall curve with the operating point; it has no point where nothing is called positive."""
+    """Draw the precision-recall curve with the operating point; it has no point where nothing is flagged."""
     drawing = Drawing()
     some = to_numpy(stops.counts.predicted)[:, 0] > 0
     share = _share_of_positives(stops)

@@ -1,4 +1,4 @@
-"""The first screen of a page: what the decisions do in counts of rows, beside what takes no model and a simpler one."""
+"""The first screen of a page: what the decisions do, in counts of rows, compared with simpler ones."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def state_several_classes(counts: ConfusionMatrix, classes: Sequence[str]) -> li
         >>> for statement in state_several_classes(matrix, ["cat", "dog"]):
         ...     print(statement.text.replace("\xa0", " "))
         Decides 17 of 20 rows correctly (85 %).
-        Most often confused: 2 of 10 “cat” rows are called “dog” (20 %).
+        Most often confused: 2 of 10 “cat” rows are predicted “dog” (20 %).
     """
     matrix = to_numpy(counts.matrix, np.float64)
     right, total = float(matrix.trace()), float(matrix.sum())
@@ -250,7 +250,7 @@ def state_several_classes(counts: ConfusionMatrix, classes: Sequence[str]) -> li
     actual, called = divmod(int(wrong.argmax()), len(classes))
     number, rows = float(wrong[actual, called]), float(matrix[actual].sum())
     confused = f"{_of(number, rows)} “{classes[actual]}” rows"
-    end = f" are called “{classes[called]}”{_share(number, rows)}."
+    end = f" are predicted “{classes[called]}”{_share(number, rows)}."
     return [correct, Statement("Most often confused: ", confused, end, number / rows)]
 
 

@@ -337,9 +337,9 @@ def screen_of_fit(model: Any, target: str | None, today: Today | None = None) ->
     """Make the first screen of a fitted model's page, from the rows that were held out of training."""
     rows = DecidedRows.of_training(model)
     facts, single = rows.facts, _best_family(rows)
-    note = "Counts and values are those of the training rows, each decided by models that did not train on it."
+    note = "Counts and values are measured on the training rows, each decided by models that did not train on it."
     if facts.apart:
-        note = "Counts and values are those of rows that were kept apart from training."
+        note = "Counts and values are measured on rows that were kept apart from training."
     if rows.weight is not None:
         note += " Rows count by their weights."
     referred = []
@@ -391,7 +391,7 @@ def _screen_of_evaluation(rows: DecidedRows, value: float, target: Any, today: T
         name_model_metric(rows),
         alternatives=[Alternative(f"{SUBJECT}, as training expected it", value=rows.facts.value)],
         requirements=requirements,
-        note=f"Counts and values are those of these {len(rows):,} rows.",
+        note=f"Counts and values are measured on these {len(rows):,} rows.",
         costs=rows.in_costs,
     )
 

@@ -316,7 +316,7 @@ def cost_table(rows: Decisions, lead: str = "") -> Section:
 
 
 def referral_table(rows: Decisions, lead: str = "") -> Section:
-    """Make a table of the rows that are called positive, called negative, and referred to a person.
+    """Make a table of the rows that are flagged, not flagged, and referred to a person.
 
     Args:
         rows: The rows of two classes; with weights, numbers of rows are sums of weights.

@@ -71,7 +71,7 @@ class MetricClassifier(DecidingClassifier):
         calibration: The share of the rows, such as 0.3, that is kept apart from training to choose the decision on; of
             rows in groups, the share of the groups. The tests of ``confidence`` are then exact, and ``certificate_`` is
             "guaranteed". None chooses on the out-of-fold scores of all rows.
-        models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees". Tables with
+        models: The families. "auto" is "linear", "boosting_small", "extra_trees", "boosting" and "kernel". Tables with
             columns of free text have "text" too. Otherwise a list of these names, "auto", "catboost", "xgboost",
             "boosting_metric", "tabicl", "tabpfn", "network", ``tabular.Network(...)``, ``tabular.InContext(...)``,
             scikit-learn classifiers, or (name, model) pairs. A Pipeline gets the table as it was passed; other
@@ -250,7 +250,7 @@ class MetricClassifier(DecidingClassifier):
         if (X is None) != (y is None):
             raise InvalidValueError("report needs both X and y, or neither")
         if groups is not None and (X is None or out_of_fold):
-            raise InvalidValueError("groups= is for other rows than those of fit, together with X and y")
+            raise InvalidValueError("groups= is for other rows than the rows of fit, together with X and y")
         if out_of_fold and X is None:
             raise InvalidValueError("out_of_fold=True needs X and y, those that were passed to fit")
         if threshold is not None and (X is None or out_of_fold or getattr(self, "threshold_", None) is None):

@@ -314,7 +314,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         return labels
 
     def row_thresholds(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of the positive class from which each row is called positive.
+        """Return the probability of the positive class from which each row is flagged.
 
         It differs between rows only with costs in columns, such as ``cost(fp=5, fn="amount")``.
 

@@ -34,7 +34,7 @@ FEW_ROWS = 100
 #: Maximum number of classes that one sentence lists.
 LISTED = 20
 SCOPE = (
-    "The values are for rows of the same kind as those of training. Rows of another time, place or source were not "
+    "The values are for rows of the same kind as the training rows. Rows of another time, place or source were not "
     "checked: compare values with metricfit evaluate on labelled rows, and the class balance with "
     'rethreshold(prevalence="estimate", X=new_rows).'
 )

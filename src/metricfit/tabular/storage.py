@@ -263,7 +263,7 @@ def read_parameter(value: Any, stored: Stored) -> Any:
         stored: What the folder holds.
 
     Raises:
-        ModelFileError: The value is none that is written.
+        ModelFileError: The value is not one that is written to model folders.
         MissingArgumentError: The user's function is needed.
     """
     if isinstance(value, PLAIN):

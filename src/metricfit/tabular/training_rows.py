@@ -137,7 +137,7 @@ def _check_class_weight(class_weight: Any, classes: NDArray[Any]) -> None:
         for label, weight in class_weight.items():
             if not isinstance(weight, Real) or isinstance(weight, bool) or not 0 < float(weight) < np.inf:
                 raise InvalidValueError(
-                    f"class_weight: a weight is a finite number above 0; that of {quote(label)} is {quote(weight)}"
+                    f"class_weight: a weight is a finite number above 0, but {quote(label)} has {quote(weight)}"
                 )
     elif not isinstance(class_weight, str) or class_weight != "balanced":
         raise InvalidValueError(

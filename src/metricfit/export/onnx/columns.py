@@ -26,7 +26,7 @@ SECONDS_PER_DAY = 86400.0
 MEANINGS = {
     "number": "a number; NaN if it is missing",
     "category": "text; empty if it is missing",
-    "text": "text, one of those of training; others count as missing; empty if it is missing",
+    "text": "text, one of the training texts; others count as missing; empty if it is missing",
     "date": "seconds since 1970-01-01 00:00 UTC; NaN if it is missing",
     "array": "all columns side by side; NaN if a number is missing",
 }

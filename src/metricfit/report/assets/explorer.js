@@ -87,7 +87,7 @@
 
     // Where a threshold or a metric of a stop lies along an axis of a chart.
     const along = (name, at, range) => place(name === undefined ? positionOf(data.thresholds[at]) : value(name, at), range);
-    // Where nothing is called positive, precision is 0/0 and its curve has no point.
+    // Where nothing is flagged, precision is 0/0 and its curve has no point.
     const hasPoint = ({ x, y }, at) => !(x === "recall" && y === "precision" && called(at) === 0);
 
     const moveMark = (mark, position) => {

@@ -173,7 +173,7 @@ def judged_rows(
     check_consistent_length(table, numbers)
     if out_of_fold:
         if sample_weight is not None:
-            raise InvalidValueError("out of fold the weights are those of fit: leave sample_weight out")
+            raise InvalidValueError("out of fold the weights of fit are used: leave sample_weight out")
         return _rows_of_fit(model, table, numbers)
     weight, costs = checked_weights(sample_weight, numbers), model._costs_of(table, len(numbers))
     rows = JudgedRows(model, table, numbers, weight, None, np.arange(len(numbers)), None, costs)
@@ -210,8 +210,8 @@ def column_names(model: Any, table: Any) -> list[Any]:
         return list(table.columns)
     if table.ndim != 2:
         raise InvalidValueError(
-            f"X has no columns: its shape is {table.shape}. Importance is that of columns; make a table of numbers or "
-            "texts first"
+            f"X has no columns: its shape is {table.shape}. Importance is measured for columns; make a table of "
+            "numbers or texts first"
         )
     return list(getattr(model, "feature_names_in_", [f"x{place}" for place in range(table.shape[1])]))
 
