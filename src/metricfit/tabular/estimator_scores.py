@@ -263,7 +263,7 @@ def check_training_share(share: float) -> None:
     """
     if share < SMALLEST_TRAINING_SHARE:
         raise InvalidValueError(
-            f"a fold trains on {share:.0%} of the rows, so its scores say too little about the scores of the final model, "
+            f"a fold trains on {share:.0%} of the rows, so its scores say too little about the final model, "
             "and confidence= would not hold: use five folds (cv=5, or members=5 of MetricClassifier), or rows that are "
             "kept apart (calibration=0.3 of MetricClassifier, or --calibration 0.3; TunedDecisionClassifier with a "
             "fitted estimator, cv='prefit' and other rows)"
