@@ -12,7 +12,7 @@ from metricfit_papers.specs.toml_section import SpecError
 SETTINGS = ("0.0001", "0.001", "0.01", "0.05", "0.005", "0.25")
 #: Verdicts whose numbers are all filled in.
 FILLED = ("btg-1", "btg-2", "btg-4", "btg-6", "btg-7", "btg-9", "btg-11", "btg-1b", "multiclass-1", "multiclass-2")
-FILLED += ("constrained-5", "constrained-6", "summary")
+FILLED += ("constrained-5", "constrained-6", "btg-3", "btg-5", "btg-12", "btg-steps", "surrogate-2", "summary")
 
 
 def results():
@@ -88,3 +88,17 @@ def test_verdicts_that_depend_on_length_are_not_judged():
     verdicts = {claim.id: claim.verdict for claim in claims.read_claims(repository.VERDICTS / "claims.toml")}
     for name in ("highest-f1", "soft-f-beta-does-not-move", "large-betas-need-epochs"):
         assert verdicts[f"surrogate-{name}"] == claims.TOO_SHORT
+
+
+def test_the_surrogate_learns_where_macro_soft_f1_does_not():
+    """McNemar's exact test of the ten repeats with beta 1: six learn with the surrogate alone, so p is 2 / 2^6."""
+    only = [0, 0]
+    for table, dataset in (("surrogate-2", "tshirt"), ("surrogate-5", "airplane")):
+        rows = stored_results.read(repository.RESULTS / f"{table}.json")["protocols"]["paper"][dataset]
+        surrogate, macro = (rows[row]["values"]["f1"] for row in ("surrogate F1", "macro soft F1"))
+        for first, second in zip(surrogate, macro, strict=True):
+            learns = first > 0.25, second > 0.25
+            only = [only[0] + (learns == (True, False)), only[1] + (learns == (False, True))]
+    assert only == [6, 0]
+    assert "p = 0.031" in (repository.VERDICTS / "surrogate-5.md").read_text(encoding="utf-8")
+    assert round(2 / 2**6, 3) == 0.031

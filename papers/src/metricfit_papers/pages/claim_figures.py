@@ -71,7 +71,8 @@ class Figure:
 
 
 @cache
-def _find_table(name: str) -> TableSpec:
+def table_spec(name: str) -> TableSpec:
+    """Return a table of the package, read once."""
     return papers.find_table(name)
 
 
@@ -83,7 +84,7 @@ def read_figure(section: Section) -> Figure:
         section.done()
         return figure
     table = section.one_of("table", papers.table_names())
-    spec = _find_table(table)
+    spec = table_spec(table)
     needs_column = {} if kind != "agreement" else {"default": ""}
     rows, datasets = (tuple(section.take(key, list, [])) for key in ("rows", "datasets"))
     columns = tuple(spec.columns)
@@ -119,7 +120,7 @@ def describe_figure(figure: Figure, results: Mapping[str, Results | None], addre
     """
     if figure.kind == "page":
         return f"{figure.text} ([page]({figure.page}))"
-    spec = _find_table(figure.table)
+    spec = table_spec(figure.table)
     datasets = figure_datasets(figure, results)
     if not datasets or not set(figure.datasets) <= set(datasets):
         raise SpecError(
@@ -138,7 +139,7 @@ def figure_datasets(figure: Figure, results: Mapping[str, Results | None]) -> di
     needed = {*figure.rows, figure.than} - {""}
     return {
         name: stored[name]
-        for name in figure.datasets or _find_table(figure.table).datasets
+        for name in figure.datasets or table_spec(figure.table).datasets
         if name in stored and (figure.kind == "agreement" or needed <= set(stored[name]))
     }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import metricfit_papers as papers
-from metricfit_papers.pages.claim_figures import Figure, describe_figure, figure_datasets, read_figure
+from metricfit_papers.pages.claim_figures import Figure, describe_figure, figure_datasets, read_figure, table_spec
 from metricfit_papers.pages.prose import fill
 from metricfit_papers.pages.run_lengths import describe_smaller
 from metricfit_papers.pages.stored_results import Results
@@ -163,8 +163,8 @@ def measured_sizes(claim: Claim, results: Mapping[str, Results | None]) -> dict[
         for name, dataset in figure_datasets(figure, results).items():
             wanted = [row for row in (*figure.rows, figure.than) if row] or list(dataset)
             rows.setdefault(figure.table, []).extend((name, row, dataset[row]) for row in wanted if row in dataset)
-    sizes = {table: describe_smaller(papers.find_table(table), used) for table, used in rows.items()}
-    return {table: _in_words(papers.find_table(table), rows[table], size) for table, size in sizes.items()}
+    sizes = {table: describe_smaller(table_spec(table), used) for table, used in rows.items()}
+    return {table: _in_words(table_spec(table), rows[table], size) for table, size in sizes.items()}
 
 
 def _in_words(spec: TableSpec, used: list[tuple[str, str, Any]], size: str) -> str:

@@ -18,15 +18,13 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-import metricfit_papers as papers
 from metricfit.stats import compare
 from metricfit_papers.pages.agreement import count_agreeing
-from metricfit_papers.pages.claim_figures import from_published
+from metricfit_papers.pages.claim_figures import from_published, table_spec
 from metricfit_papers.pages.stored_results import Results
-from metricfit_papers.specs.table_spec import TableSpec
 from metricfit_papers.specs.toml_section import SpecError
 
 PLACE = re.compile(r"\[\[(?:(\w+): )?([^]]+)\]\]")
@@ -34,11 +32,6 @@ MINUS = " minus "
 PLACES = 2
 
 Stored = Mapping[str, Results | None]
-
-
-@cache
-def _find_table(name: str) -> TableSpec:
-    return papers.find_table(name)
 
 
 def fill(text: str, results: Stored) -> str:
@@ -101,14 +94,14 @@ def _p(results: Stored, table: str, protocol: str, dataset: str, row: str, colum
 def _agree(results: Stored, table: str, protocol: str, names: str) -> str:
     stored = _datasets(results, table, protocol)
     chosen = stored if names == "all" else [name.strip() for name in names.split(",")]
-    counts = [count_agreeing(_find_table(table), name, stored[name], any_length=True) for name in chosen]
+    counts = [count_agreeing(table_spec(table), name, stored[name], any_length=True) for name in chosen]
     agreeing, published = (sum(each) for each in zip(*counts, strict=True))
     return f"{agreeing} of {published}"
 
 
 def _apart(results: Stored, table: str, protocol: str, dataset: str, column: str) -> str:
     rows = _datasets(results, table, protocol)[dataset]
-    return f"{statistics.fmean(from_published(_find_table(table), dataset, rows, column)):+.{PLACES}f}"
+    return f"{statistics.fmean(from_published(table_spec(table), dataset, rows, column)):+.{PLACES}f}"
 
 
 KINDS: dict[str, Callable[..., str]] = {
