@@ -80,24 +80,18 @@ def check_columns(X: pd.DataFrame, *, known: tuple[str, ...] = ()) -> Iterator[F
     hollow = [name for name in varying if missing[name] >= MOSTLY_MISSING * len(X)]
     if hollow:
         worst = max(hollow, key=missing.__getitem__)
-        yield Finding(
-            "mostly_missing",
-            "note",
+        message = (
             f"{list_names(hollow)} {'is' if len(hollow) == 1 else 'are'} mostly missing, {quote(worst)} in "
-            f"{describe_share(missing[worst], len(X))}.",
-            "Check that the column was read and joined as it should be; a missing entry is learned from too.",
-            tuple(hollow),
+            f"{describe_share(missing[worst], len(X))}."
         )
+        remedy = "Check that the column was read and joined as it should be; a missing entry is learned from too."
+        yield Finding("mostly_missing", "note", message, remedy, tuple(hollow))
     identifiers: list[str] = []
     for name in varying:
         if name.startswith("Unnamed: "):
-            yield Finding(
-                "unnamed_column",
-                "warning",
-                f"A column without a name, here {quote(name)}, is learned from like any other.",
-                f"If it holds row numbers (pandas writes them without index=False), {_leave_out(name)}.",
-                (name,),
-            )
+            message = f"A column without a name, here {quote(name)}, is learned from like any other."
+            remedy = f"If it holds row numbers (pandas writes them without index=False), {_leave_out(name)}."
+            yield Finding("unnamed_column", "warning", message, remedy, (name,))
         naming = list(_identifier(X[name], name))
         identifiers += [name] * len(naming)
         yield from naming
@@ -170,14 +164,12 @@ def _numbers_as_text(column: pd.Series, name: str) -> Iterator[Finding]:
     others = present[pd.to_numeric(present, errors="coerce").isna()]
     if 0 < len(others) <= (1 - MOSTLY_NUMBERS) * len(present):
         listed = list_names(others.value_counts().index.tolist(), 3)
-        yield Finding(
-            "numbers_as_text",
-            "warning",
+        message = (
             f"{quote(name)} is read as text, because {describe_share(len(others), len(column))} hold {listed} and "
-            "not numbers.",
-            "Leave such entries empty, so that the column holds numbers.",
-            (name,),
+            "not numbers."
         )
+        remedy = "Leave such entries empty, so that the column holds numbers."
+        yield Finding("numbers_as_text", "warning", message, remedy, (name,))
 
 
 def _free_text(X: pd.DataFrame, names: list[str]) -> Iterator[Finding]:
@@ -415,13 +407,9 @@ def _describe(columns: list[ColumnAuc], severity: Severity, of_two: bool) -> Fin
     how = {"serious": "almost perfectly", "warning": "very well", "note": "almost perfectly"}[severity]
     message = f"{subject} alone {verb} {whom} {how} ({auc}"
     if severity == "note":
-        return Finding(
-            "leak",
-            severity,
-            f"{message}); with {first.rows} rows of the rarer class this may be chance.",
-            "More rows would tell; if it is made from the target, remove it.",
-            tuple(each.column for each in columns),
-        )
+        message = f"{message}); with {first.rows} rows of the rarer class this may be chance."
+        remedy = "More rows would tell; if it is made from the target, remove it."
+        return Finding("leak", severity, message, remedy, tuple(each.column for each in columns))
     message += f"; at least {math.floor(100 * first.bound) / 100:g} at 95 % confidence)."
     it, them = ("it is", "it") if len(columns) == 1 else ("they are", "them")
     options = " ".join(f"--drop {shlex.quote(each.column)}" for each in columns[:LISTED])

@@ -188,13 +188,9 @@ def check_labels(y: pd.Series) -> Iterator[Finding]:
     """Find rows without a label, with which ``fit`` refuses to begin."""
     missing = int(y.isna().sum())
     if missing:
-        yield Finding(
-            "missing_labels",
-            "serious",
-            f"The target {quote(y.name)} is missing in {describe_share(missing, len(y))}.",
-            "Give these rows a label, or leave them out: --skip-unlabelled. The other checks are without them.",
-            (str(y.name),),
-        )
+        message = f"The target {quote(y.name)} is missing in {describe_share(missing, len(y))}."
+        remedy = "Give these rows a label, or leave them out: --skip-unlabelled. The other checks are without them."
+        yield Finding("missing_labels", "serious", message, remedy, (str(y.name),))
 
 
 def check_target(y: pd.Series, source: str) -> Iterator[Finding]:
@@ -214,22 +210,16 @@ def check_target(y: pd.Series, source: str) -> Iterator[Finding]:
     for _, alike in labels.groupby(labels.str.strip().str.casefold()):
         if len(alike) > 1:
             how = "blanks" if alike.str.strip().nunique() == 1 else "blanks or capital letters"
-            yield Finding(
-                "similar_labels",
-                "warning",
-                f"The labels {' and '.join(map(quote, alike))} differ only by {how}, and count as different classes.",
-                "Write them alike if they mean the same.",
-                columns,
+            message = (
+                f"The labels {' and '.join(map(quote, alike))} differ only by {how}, and count as different classes."
             )
+            remedy = "Write them alike if they mean the same."
+            yield Finding("similar_labels", "warning", message, remedy, columns)
     counts = y.value_counts()
     if int(counts.iloc[-1]) < FEW_ROWS:
-        yield Finding(
-            "few_rows",
-            "warning",
-            f"The class {quote_label(counts.index[-1])} has {int(counts.iloc[-1])} rows.",
-            "Decisions and values that rest on so few rows are uncertain; collect more of them if you can.",
-            columns,
-        )
+        message = f"The class {quote_label(counts.index[-1])} has {int(counts.iloc[-1])} rows."
+        remedy = "Decisions and values that rest on so few rows are uncertain; collect more of them if you can."
+        yield Finding("few_rows", "warning", message, remedy, columns)
 
 
 def check_requirements(
@@ -285,12 +275,9 @@ def check_repeated_rows(X: pd.DataFrame, y: pd.Series) -> Iterator[Finding]:
         yield _contradictions(pairs[mixed], codes, by_chance)
     copies = int((sizes - 1).sum())
     if not by_chance:
-        yield Finding(
-            "copied_rows",
-            "warning" if copies / len(X) >= WORTH_A_WARNING else "note",
-            f"{describe_share(copies, len(X))} are copies of other rows.",
-            "metricfit keeps copies in one fold. Check that they do not come from a join.",
-        )
+        message = f"{describe_share(copies, len(X))} are copies of other rows."
+        remedy = "metricfit keeps copies in one fold. Check that they do not come from a join."
+        yield Finding("copied_rows", "warning" if copies / len(X) >= WORTH_A_WARNING else "note", message, remedy)
 
 
 def _contradictions(together: pd.DataFrame, codes: NDArray[np.int64], by_chance: bool) -> Finding:
@@ -345,27 +332,21 @@ def check_time(X: pd.DataFrame, time: str | None) -> Iterator[Finding]:
     times = as_times(X[time])
     later = 0 if times is None else int((times.to_numpy()[1:] < times.to_numpy()[:-1]).sum())
     if later:
-        yield Finding(
-            "time",
-            "note",
-            f"The rows are not in the order of {quote(time)}: {later:,} of them are earlier than the row before.",
-            "fit --time sorts them; sort them yourself before you split the table by position.",
-            (time,),
-        )
+        message = f"The rows are not in the order of {quote(time)}: {later:,} of them are earlier than the row before."
+        remedy = "fit --time sorts them; sort them yourself before you split the table by position."
+        yield Finding("time", "note", message, remedy, (time,))
 
 
 def _possible_times(X: pd.DataFrame) -> Iterator[Finding]:
     """Find columns of dates, and columns of repeated numbers that the rows are sorted by."""
     dates = [name for name in X.columns if kind_of(X[name]) == "dates"]
     if dates:
-        yield Finding(
-            "dates",
-            "note",
-            f"{list_names(dates)} {'holds' if len(dates) == 1 else 'hold'} dates.",
+        message = f"{list_names(dates)} {'holds' if len(dates) == 1 else 'hold'} dates."
+        remedy = (
             f"If new rows will be later than these, give --time {dates[0]}: every fold is then judged by a model of "
-            "earlier rows.",
-            tuple(dates),
+            "earlier rows."
         )
+        yield Finding("dates", "note", message, remedy, tuple(dates))
     ordering = [
         name
         for name in X.columns
@@ -375,14 +356,12 @@ def _possible_times(X: pd.DataFrame) -> Iterator[Finding]:
         and FEWEST_IN_ORDER <= X[name].nunique() < len(X)
     ]
     if ordering:
-        yield Finding(
-            "ordered_rows",
-            "note",
-            f"The rows are in the order of {list_names(ordering)}.",
+        message = f"The rows are in the order of {list_names(ordering)}."
+        remedy = (
             f"If it is a time and new rows will be later, give --time {ordering[0]}; if rows of one value belong "
-            f"together, give --group {ordering[0]}.",
-            tuple(ordering),
+            f"together, give --group {ordering[0]}."
         )
+        yield Finding("ordered_rows", "note", message, remedy, tuple(ordering))
 
 
 def check_further_table(
@@ -407,26 +386,16 @@ def check_further_table(
     lacking = [column for column in X.columns if column not in further.columns]
     if lacking:
         hint = did_you_mean(lacking[0], [column for column in further.columns if column not in X.columns])
-        yield Finding(
-            "missing_columns",
-            "serious",
-            f"{name} lacks {len(lacking)} of the {X.shape[1]} columns to learn from: {list_names(lacking)}.{hint}",
-            "predict needs the columns of training; add them, or train without them.",
-            tuple(lacking),
-            name,
-        )
+        message = f"{name} lacks {len(lacking)} of the {X.shape[1]} columns to learn from: {list_names(lacking)}.{hint}"
+        remedy = "predict needs the columns of training; add them, or train without them."
+        yield Finding("missing_columns", "serious", message, remedy, tuple(lacking), name)
     unseen = further[y.name].dropna().unique().tolist() if y.name in further.columns else []
     unseen = [label for label in unseen if not (y == label).any()]
     if unseen:
         listed = ", ".join(map(quote_label, unseen[:5])) + (", ..." if len(unseen) > 5 else "")
-        yield Finding(
-            "unseen_labels",
-            "serious",
-            f"{name} has labels that the table to train on lacks: {listed}.",
-            "evaluate refuses them; write the labels of both tables alike.",
-            (str(y.name),),
-            name,
-        )
+        message = f"{name} has labels that the table to train on lacks: {listed}."
+        remedy = "evaluate refuses them; write the labels of both tables alike."
+        yield Finding("unseen_labels", "serious", message, remedy, (str(y.name),), name)
     for column in X.columns.intersection(further.columns):
         yield from _compare_columns(X[column], further[column], name)
     if not lacking and described:
@@ -440,14 +409,10 @@ def _compare_columns(column: pd.Series, other: pd.Series, name: str) -> Iterator
     before, after = kind_of(column), kind_of(other)
     if before != after and column.notna().any() and other.notna().any():
         example = quote(str(other.dropna().iloc[0]), 40)
-        yield Finding(
-            "changed_type",
-            "serious" if before == "numbers" else "warning",
-            f"{quote(column.name)} holds {before}, and in {name} {after} such as {example}.",
-            "Write the column alike in both tables.",
-            (str(column.name),),
-            name,
-        )
+        message = f"{quote(column.name)} holds {before}, and in {name} {after} such as {example}."
+        remedy = "Write the column alike in both tables."
+        severity: Severity = "serious" if before == "numbers" else "warning"
+        yield Finding("changed_type", severity, message, remedy, (str(column.name),), name)
         return
     if before != "words" or column.nunique() > MOSTLY_DISTINCT * len(column) or are_written_dates(column):
         return
@@ -455,16 +420,14 @@ def _compare_columns(column: pd.Series, other: pd.Series, name: str) -> Iterator
     counts = words[~words.isin(set(column.dropna().astype(str)))].value_counts()
     if len(counts):
         rows = int(counts.sum())
-        yield Finding(
-            "unseen_categories",
-            "warning" if rows >= WORTH_A_WARNING * len(other) else "note",
+        message = (
             f"{quote(column.name)} has {len(counts):,} {'category' if len(counts) == 1 else 'categories'} in {name} "
             f"that the table to train on lacks: {list_names(counts.index.tolist(), 3)}, in "
-            f"{describe_share(rows, len(other))}.",
-            "The model treats them as unknown; check the spelling, and add rows with them if you can.",
-            (str(column.name),),
-            name,
+            f"{describe_share(rows, len(other))}."
         )
+        remedy = "The model treats them as unknown; check the spelling, and add rows with them if you can."
+        severity = "warning" if rows >= WORTH_A_WARNING * len(other) else "note"
+        yield Finding("unseen_categories", severity, message, remedy, (str(column.name),), name)
 
 
 def _shared_rows(X: pd.DataFrame, further: pd.DataFrame, name: str) -> Iterator[Finding]:
@@ -473,13 +436,10 @@ def _shared_rows(X: pd.DataFrame, further: pd.DataFrame, name: str) -> Iterator[
         return
     shared = int(np.isin(row_hashes(further[list(X.columns)]), row_hashes(X)).sum())
     if shared:
-        yield Finding(
-            "shared_rows",
-            "serious" if shared >= 0.1 * len(further) else "warning",
-            f"{describe_share(shared, len(further))} of {name} are in the table to train on too.",
-            "A model is better on rows that it was trained on: remove them from one of the tables.",
-            table=name,
-        )
+        message = f"{describe_share(shared, len(further))} of {name} are in the table to train on too."
+        remedy = "A model is better on rows that it was trained on: remove them from one of the tables."
+        severity: Severity = "serious" if shared >= 0.1 * len(further) else "warning"
+        yield Finding("shared_rows", severity, message, remedy, table=name)
 
 
 def _overlap_in_time(times: pd.Series, further: pd.Series, name: str) -> Iterator[Finding]:
@@ -492,12 +452,9 @@ def _overlap_in_time(times: pd.Series, further: pd.Series, name: str) -> Iterato
     first, second = (pd.to_datetime(each, utc=True) if each.dtype.kind == "M" else each for each in (first, second))
     early = int((second < first.max()).sum())
     if early:
-        yield Finding(
-            "time",
-            "serious",
+        message = (
             f"{describe_share(early, len(further))} of {name} are earlier than the last row to train on "
-            f"({str(first.max()).removesuffix(' 00:00:00+00:00')}).",
-            "A model that is judged on them knows their future: split the tables at one time.",
-            (str(times.name),),
-            name,
+            f"({str(first.max()).removesuffix(' 00:00:00+00:00')})."
         )
+        remedy = "A model that is judged on them knows their future: split the tables at one time."
+        yield Finding("time", "serious", message, remedy, (str(times.name),), name)
