@@ -26,6 +26,7 @@ from metricfit.decide.shift import Drift, PriorShift
 from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.metrics.metric_parameters import LARGEST_PARAMETER
+from metricfit.tabular.encoding.encoder import with_prefix
 from metricfit.tabular.facts import model_card
 from metricfit.tabular.families.family import MissingArgumentError
 from metricfit.tabular.families.in_context import InContext
@@ -336,7 +337,7 @@ def _read_decision(stored: Stored) -> dict[str, Any]:
         arrays.get("held_out.weight"),
         arrays.get("held_out.groups"),
         arrays["held_out.shares"],
-        {name.removeprefix(COLUMN): values for name, values in arrays.items() if name.startswith(COLUMN)},
+        with_prefix(COLUMN, arrays),
     )
     two_classes = len(classes) == 2 and held_out.y.ndim == 1
     try:

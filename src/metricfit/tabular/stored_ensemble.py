@@ -14,9 +14,9 @@ from metricfit._files import to_json_value
 from metricfit.decide.calibration import Calibration
 from metricfit.errors import ModelFileError, shorten
 from metricfit.tabular.checks import check_parameters
-from metricfit.tabular.encoding.encoder import TableEncoder
+from metricfit.tabular.encoding.encoder import TableEncoder, with_prefix
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember, ModelRow
-from metricfit.tabular.families.family import Expected, Features, FittedModel, MeanOfFolds, ModelState, restore_model
+from metricfit.tabular.families.family import Expected, Features, MeanOfFolds, ModelState, restore_model
 from metricfit.tabular.families.user_model import FittedUserModel
 from metricfit.tabular.notebook import Rows
 from metricfit.tabular.storage import COUNT, NUMBER, OBJECT, OBJECTS_LISTED, POSITIVE, TEXT, Stored, check_entries
@@ -48,8 +48,7 @@ def read_parts(model: MetricClassifier, stored: Stored) -> None:
     """
     description, classes = stored.description, len(model.classes_)
     _check_description(description)
-    tables = {name.removeprefix("table."): each for name, each in stored.arrays.items() if name.startswith("table.")}
-    encoder = TableEncoder.restored(description["table"], tables)
+    encoder = TableEncoder.restored(description["table"], with_prefix("table.", stored.arrays))
     given = stored.user_functions
     expected = Expected(
         encoder.scaling.width, classes, stored.trusted, given.get("network"), weights=given.get("weights")
@@ -147,24 +146,18 @@ def read_ensemble(
 
 
 def check_logits(ensemble: Ensemble, features: Features, expected: Expected) -> None:
-    """Predict rows with every model that takes encoded columns.
+    """Predict rows with every model that takes encoded columns; models of the user that take a table may refuse them.
 
     Raises:
         ModelFileError: A model gives no finite logits.
     """
     for member in ensemble.members:
-        if _takes_table(member.model):
+        models = member.model.models if isinstance(member.model, MeanOfFolds) else [member.model]
+        if any(isinstance(model, FittedUserModel) and model.takes_table for model in models):
             continue
         logits = member.model.logits(features)
         if logits.shape != (len(features), expected.outputs) or not np.isfinite(logits).all():
             raise ModelFileError(f"{member.name}: the model gives no finite logits")
-
-
-def _takes_table(model: FittedModel) -> bool:
-    """Whether a model of the user encodes the table itself; such a model may refuse rows without entries."""
-    if isinstance(model, MeanOfFolds):
-        return any(map(_takes_table, model.models))
-    return isinstance(model, FittedUserModel) and model.takes_table
 
 
 def _write_state(
@@ -184,16 +177,13 @@ def _read_state(
     check_entries(
         description, {"kind": TEXT, "values": OBJECT, "parts": OBJECTS_LISTED}, f"model of member {place[0]}: "
     )
-    prefix, file_prefix = f"model.{'.'.join(place)}.", f"{'-'.join(('member', *place))}-"
-    return ModelState(
-        description["kind"],
-        description["values"],
-        {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)},
-        {name.removeprefix(file_prefix): content for name, content in files.items() if name.startswith(file_prefix)},
-        tuple(
-            _read_state(part, (*place, str(number)), arrays, files) for number, part in enumerate(description["parts"])
-        ),
-    )
+    start = f"{'-'.join(('member', *place))}-"
+    parts = [
+        _read_state(part, (*place, str(number)), arrays, files) for number, part in enumerate(description["parts"])
+    ]
+    of_model = {name.removeprefix(start): each for name, each in files.items() if name.startswith(start)}
+    kind, values = description["kind"], description["values"]
+    return ModelState(kind, values, with_prefix(f"model.{'.'.join(place)}.", arrays), of_model, tuple(parts))
 
 
 def _bias(name: str, arrays: Mapping[str, NDArray[Any]], expected: Expected) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -257,13 +257,13 @@ class TableEncoder:
     def restored(cls, state: dict[str, Any], arrays: Arrays) -> TableEncoder:
         """Return the encoder that ``state`` and ``arrays`` describe."""
         encoder = cls()
-        encoder.scaling.restore(_with_prefix("scaling.", arrays))
+        encoder.scaling.restore(with_prefix("scaling.", arrays))
         encoder.directions = arrays.get("directions")
         if state["columns"] is not None:
             encoder.columns = [
                 None
                 if column is None
-                else KINDS[column["kind"]]().restore(column, _with_prefix(f"column.{at}.", arrays))
+                else KINDS[column["kind"]]().restore(column, with_prefix(f"column.{at}.", arrays))
                 for at, column in enumerate(state["columns"])
             ]
         return encoder
@@ -321,5 +321,6 @@ def _fit_columns(frame: pd.DataFrame) -> list[Column | None]:
     return columns
 
 
-def _with_prefix(prefix: str, arrays: Arrays) -> Arrays:
+def with_prefix(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    """Return the arrays whose names begin with this, by the rest of their names."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
