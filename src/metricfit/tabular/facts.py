@@ -277,47 +277,43 @@ def _estimator(model: Any) -> str | None:
     return f"{type(model.estimator).__name__}, {f'fitted on {folds} folds' if folds else 'fitted before'}"
 
 
+NOT_SPLIT_BY_TIME = "The rows were not split by time. If new rows are later ones, the values can be worse."
+NO_GROUPS = (
+    "No groups were given: rows of one person or thing may be both in training and among the held-out rows, and the "
+    "values of groups were not compared."
+)
+NOTHING_GUARANTEED = "The requirements were checked on held-out rows, and nothing is guaranteed on new rows."
+APPROXIMATE = (
+    "The requirements were certified on cross-validated scores. New rows are scored by other models, so the confidence "
+    "is approximate. Rows that are kept apart (calibration=0.3) make it exact."
+)
+ABOUT_GROUPS = (
+    f"The requirements were tested on one row of each group, so the confidence is about {ROW_OF_A_GROUP}. Large groups "
+    "do not count more than small ones."
+)
+NOT_CHECKED = (
+    "What the columns mean, how the labels came about, and what wrong decisions do to people were not checked."
+)
+
+
 def _limits(model: Any, classes: tuple[ClassFact, ...], in_groups: bool) -> list[str]:
     """Say what the values of a model do not cover."""
-    limits, evidence = [], model.decision_.evidence
+    evidence, sure = model.decision_.evidence, model.confidence_ is not None
     few = sorted((each for each in classes if each.rows < FEW_ROWS), key=lambda each: each.rows)
-    if few and model.decision_.task != "multilabel":
-        listed = ", ".join(f"{each.name} has {each.rows}" for each in few[:LISTED])
-        limits.append(f"Few rows: {listed}. Values that depend on these rows are uncertain.")
-    if model.requirements_ and model.confidence_ is None:
-        limits.append("The requirements were checked on held-out rows, and nothing is guaranteed on new rows.")
-    elif model.confidence_ is not None:
-        limits += _limits_of_confidence(evidence.out_of_fold, in_groups)
-    if not model.requirements_met_:
-        limits.append(f"The requirements are not met: {evidence.not_reachable}.")
-    limits.append(SCOPE)
-    if not is_forward(getattr(model, "cv", None)):
-        limits.append("The rows were not split by time. If new rows are later ones, the values can be worse.")
-    if model.held_out_.groups is None:
-        limits.append(
-            "No groups were given: rows of one person or thing may be both in training and among the held-out rows, "
-            "and the values of groups were not compared."
-        )
-    limits.append(
-        "What the columns mean, how the labels came about, and what wrong decisions do to people were not checked."
-    )
-    return limits
-
-
-def _limits_of_confidence(out_of_fold: bool, in_groups: bool) -> list[str]:
-    """Say what a confidence does not cover."""
-    limits = []
-    if out_of_fold:
-        limits.append(
-            "The requirements were certified on cross-validated scores. New rows are scored by other models, so the "
-            "confidence is approximate. Rows that are kept apart (calibration=0.3) make it exact."
-        )
-    if in_groups:
-        limits.append(
-            f"The requirements were tested on one row of each group, so the confidence is about {ROW_OF_A_GROUP}. "
-            "Large groups do not count more than small ones."
-        )
-    return limits
+    listed = ", ".join(f"{each.name} has {each.rows}" for each in few[:LISTED])
+    of_few = f"Few rows: {listed}. Values that depend on these rows are uncertain."
+    limits = [
+        (bool(few) and model.decision_.task != "multilabel", of_few),
+        (bool(model.requirements_) and not sure, NOTHING_GUARANTEED),
+        (sure and evidence.out_of_fold, APPROXIMATE),
+        (sure and in_groups, ABOUT_GROUPS),
+        (not model.requirements_met_, f"The requirements are not met: {evidence.not_reachable}."),
+        (True, SCOPE),
+        (not is_forward(getattr(model, "cv", None)), NOT_SPLIT_BY_TIME),
+        (model.held_out_.groups is None, NO_GROUPS),
+        (True, NOT_CHECKED),
+    ]
+    return [text for holds, text in limits if holds]
 
 
 PACKAGES = ("torch", "scikit-learn", "lightgbm", "numpy", "pandas", "scipy")
