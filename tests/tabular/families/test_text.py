@@ -202,7 +202,7 @@ def test_auto_has_the_family_for_tables_with_text_only():
     X, y = table_of()
     settings = {"metric": f1, "average": "macro", "requirements": ()}
     names = [family.name for family in make_families("auto", table=X, **settings)]
-    assert names == ["linear", "text", "kernel", "boosting", "boosting_small", "extra_trees"]
+    assert names == ["linear", "text", "boosting_small", "extra_trees", "boosting", "kernel"]
     assert "text" not in [family.name for family in make_families("auto", table=X[["size"]], **settings)]
     with pytest.raises(ValueError, match=r"text: the table has no column of free text"):
         MetricClassifier("f1", models=["text"], members=2).fit(X[["size"]], y)
