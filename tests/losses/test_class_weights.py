@@ -53,6 +53,8 @@ def test_gradients_and_other_losses():
         (lambda: MetricLoss("f1", class_weights=[1, -1]), "at least 0"),
         (lambda: MetricLoss("f1", class_weights=[0, 0]), "not all 0"),
         (lambda: MetricLoss("f1", class_weights=3), "one number per class"),
+        (lambda: MetricLoss("f1", class_weights={0: 1.0, 1: 5.0}), "one number per class"),
+        (lambda: MetricLoss("f1", class_weights="15"), "one number per class"),
         (lambda: MetricLoss("f1", class_weights=[1, 2], average=None), "has none here"),
         (lambda: MetricLoss(metrics.recall[1], class_weights=[1, 2]), "has none here"),
         (lambda: MetricLoss("f1", class_weights=[1, 2])(LOGITS, TARGET), "2 numbers, and there are 4 classes"),

@@ -17,7 +17,7 @@ from metricfit.losses.gradient_watch import ProbabilitiesWarning
     ("argument", "remedy"),
     {
         "weight": r"loss\(logits, target, weight\)",
-        "class_weight": r"class_weights\[target\]",
+        "class_weight": r"use class_weights=\[\.\.\.\]",
         "pos_weight": r"fbeta\(beta=2\)",
         "label_smoothing": "soft labels",
         "reduction": "one number per batch",

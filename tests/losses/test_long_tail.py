@@ -122,12 +122,36 @@ def test_a_mix_takes_targets_of_mixup():
     ("loss", "target", "message"),
     [
         (WeightedCrossEntropyLoss(), torch.full((12, 3), 0.5), "sum to 1"),
+        (WeightedCrossEntropyLoss(), torch.tensor([[1.5, -0.5, 0.0]] * 12), "from -0.5 to 1.5"),
+        (WeightedCrossEntropyLoss(), torch.full((12, 3), math.nan), "target holds NaN"),
         (LDAMLoss(COUNTS), one_hot(Y, 3).double(), "a share of a class has no margin"),
     ],
 )
 def test_shares_that_cannot_be_read(loss, target, message):
     with pytest.raises(InvalidValueError, match=message):
         loss(Z, target)
+
+
+@pytest.mark.parametrize("loss", [WeightedCrossEntropyLoss(), MetricLoss("f1", task="multiclass")])
+def test_both_kinds_of_losses_read_the_same_shares(loss):
+    rounded = torch.softmax(Z, 1).bfloat16()
+    assert (rounded.double().sum(1) - 1).abs().max() > 2e-3
+    assert loss(Z, rounded).item() == pytest.approx(loss(Z, torch.softmax(Z, 1)).item(), abs=0.01)
+    shares, weight = torch.softmax(Z, 1), W.clone()
+    shares[3] = weight[3] = 0.0  # a sample without a class
+    kept = torch.arange(12) != 3
+    torch.testing.assert_close(loss(Z, shares, weight), loss(Z[kept], shares[kept], weight[kept]))
+
+
+def test_class_counts_are_in_the_order_of_the_classes():
+    with pytest.raises(InvalidTypeError, match=r"LDAMLoss: .*, one per class, .* got \{1: 90, 2: 10\}"):
+        LDAMLoss({1: 90, 2: 10})
+
+
+def test_the_ignored_label_is_an_integer():
+    with pytest.raises(InvalidTypeError, match="ignore_index is one class number, such as 255, got None"):
+        WeightedCrossEntropyLoss(ignore_index=None)
+    assert repr(WeightedCrossEntropyLoss(label_smoothing=0.1)) == "WeightedCrossEntropyLoss(label_smoothing=0.1)"
 
 
 @pytest.mark.parametrize("smoothing", [1.0, -0.1])

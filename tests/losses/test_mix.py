@@ -105,6 +105,10 @@ def test_it_shows_its_shares():
 def test_all_members_ignore_one_label():
     with pytest.raises(ValueError, match="ignores 255, MetricLoss ignores None"):
         Mix((nn.CrossEntropyLoss(ignore_index=255), 1.0), (MetricLoss("f1"), 0.5))
+    with pytest.raises(ValueError, match="ignores 255, MetricLoss ignores None"):  # also of one class
+        Mix((MetricLoss("f1", ignore_index=255), 1.0), (MetricLoss("recall"), 0.5))
+    with pytest.raises(ValueError, match="ignores 255, MetricLoss ignores 0"):
+        Mix((Mix((nn.CrossEntropyLoss(ignore_index=255), 1.0)), 1.0), (MetricLoss("f1", ignore_index=0), 0.5))
     mix = Mix((nn.CrossEntropyLoss(ignore_index=255), 1.0), (MetricLoss("f1", ignore_index=255), 0.5))
     logits, target = torch.randn(2, 3, 4, 4), torch.randint(0, 3, (2, 4, 4))
     target[:, 0] = 255

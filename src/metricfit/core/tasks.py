@@ -12,8 +12,6 @@ from metricfit.core.numerics import where
 from metricfit.core.settings import DEFAULT, CountSettings
 from metricfit.core.types import Layout, Task
 from metricfit.core.validation import (
-    COARSE_SUM,
-    EXACT_SUM,
     check_labels,
     check_shares,
     check_tensors,
@@ -90,7 +88,7 @@ def canonical(
         if w is not None:
             check_weight(w)
         if reading == "multiclass" and is_floating(y):
-            check_shares(y, w, COARSE_SUM if "float16" in str(target.dtype) else EXACT_SUM)
+            check_shares(y, w, target)
     if per_image and x.ndim < 3:
         raise InvalidValueError(f"per_image=True needs images, logits (n, c, h, w); these are {_shape(logits)}")
     ids, groups = _read_groups(group, groups, per_image, samples, looks_at_values(x, validate))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import numpy as np
 
@@ -187,16 +187,16 @@ def check_labels(target: Array, classes: int | None) -> None:
     )
 
 
-def check_shares(shares: Array, weight: Array | None, tolerance: float) -> None:
+def check_shares(shares: Array, weight: Array | None, target: Array) -> None:
     """Raise an error for class shares of a sample that do not sum to 1; samples of weight 0 are not looked at.
 
     Args:
         shares: ``(n, c, ...)``, the share of each class.
         weight: ``(n, ...)``, if there are weights.
-        tolerance: The largest difference from 1 that counts as rounding.
+        target: The shares in the type that was passed, which says how much of a difference from 1 is rounding.
     """
     sums = constant(shares).sum(1)
-    wrong = abs(sums - 1) > tolerance
+    wrong = abs(sums - 1) > (COARSE_SUM if "float16" in str(target.dtype) else EXACT_SUM)
     if weight is not None:
         wrong = wrong & (constant(weight) != 0)
     if not is_false(~wrong.any()):
@@ -206,6 +206,25 @@ def check_shares(shares: Array, weight: Array | None, tolerance: float) -> None:
         f"{math.prod(wrong.shape)} samples they do not; the first sum is {float(sums[wrong][0]):.4g}. If each class is "
         "a yes or no, say task='multilabel'; give samples without a class (shares that are all 0) weight 0"
     )
+
+
+def per_class(numbers: Iterable[float], rule: str) -> tuple[float, ...]:
+    """Return a setting with one number per class.
+
+    Args:
+        numbers: What the user passed. A dictionary or a set has no order of classes.
+        rule: What the setting is, for the message.
+
+    Raises:
+        InvalidTypeError: It is no sequence of numbers.
+    """
+    try:
+        values = () if isinstance(numbers, (Mapping, Set, str)) else tuple(map(float, numbers))
+    except (TypeError, ValueError):
+        values = ()
+    if not values:
+        raise InvalidTypeError(f"{rule}, got {quote(numbers)}")
+    return values
 
 
 def check_weight(weight: Array) -> None:

@@ -72,9 +72,10 @@ class Mix(Loss):
                 f"a Mix has one kind of input, but {', '.join(of_logits)} takes logits, another member probabilities; "
                 "leave from_probabilities out and let the model return logits"
             )
-        ignored = {type(loss).__name__: loss.ignore_index for loss in self.losses if hasattr(loss, "ignore_index")}
-        if len(set(ignored.values())) > 1 and not set(ignored.values()) <= {None, USUALLY_IGNORED}:
-            said = ", ".join(f"{name} ignores {value}" for name, value in ignored.items())
+        readers = [loss for loss in self.losses.modules() if hasattr(loss, "ignore_index")]  # also inside of a Mix
+        ignored = {loss.ignore_index for loss in readers}
+        if len(ignored) > 1 and not ignored <= {None, USUALLY_IGNORED}:
+            said = ", ".join(f"{type(loss).__name__} ignores {loss.ignore_index}" for loss in readers)
             raise InvalidValueError(f"all members of a Mix read the same labels, so give each one ignore_index: {said}")
         self.weights = tuple(float(weight) for _, weight in members)
         self._member_arguments = tuple(accepted_arguments(loss) for loss, _ in members)

@@ -10,11 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from metricfit.core.class_shares import ROUNDING
 from metricfit.core.numerics import ratio
 from metricfit.core.tasks import spread_weight
 from metricfit.core.tensor_numerics import counting_dtype
-from metricfit.core.validation import check_labels, check_shares, check_tensors, check_weight, looks_at_values
+from metricfit.core.validation import (
+    check_labels,
+    check_shares,
+    check_tensors,
+    check_weight,
+    looks_at_values,
+    per_class,
+)
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, check_nonnegative, check_number, check_statistics
 
@@ -34,6 +40,7 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         sync: In a distributed run, take the mean over the samples of all ranks.
 
     Raises:
+        TypeError: If ``ignore_index`` is not an integer.
         ValueError: If ``label_smoothing`` is not in [0, 1), or (when called) the shapes of logits and target do not
             match.
 
@@ -44,6 +51,8 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
 
     def __init__(self, *, ignore_index: int = -100, label_smoothing: float = 0.0, sync: bool = False) -> None:
         super().__init__(sync=sync)
+        if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+            raise InvalidTypeError(f"ignore_index is one class number, such as 255, got {quote(ignore_index)}")
         self.ignore_index = ignore_index
         self.label_smoothing = check_nonnegative(type(self).__name__, "label_smoothing", label_smoothing)
         if label_smoothing >= 1:
@@ -74,14 +83,13 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         if not shared and target.is_floating_point():
             raise InvalidValueError(f"class numbers must be integers, got {target.dtype}; use target.long()")
         x = logits.to(counting_dtype(logits.dtype))
-        y, counted = self._read_shares(x, target) if shared else self._read_numbers(x, target)
+        spread = None if weight is None else spread_weight(weight, tuple(labels), tuple(labels))
+        if spread is not None and looks_at_values(x, None):
+            check_weight(spread)
+        y, counted = self._read_shares(x, target, spread) if shared else self._read_numbers(x, target)
         losses = self.label_losses(x, y)
         label_weight = counted.to(losses.dtype)
-        if weight is not None:
-            spread = spread_weight(weight, tuple(labels), tuple(labels))
-            if looks_at_values(x, None):
-                check_weight(spread)
-            label_weight = label_weight * spread
+        label_weight = label_weight if spread is None else label_weight * spread
         return check_statistics(torch.stack([(label_weight * losses).sum(), label_weight.sum()]), logits)
 
     def _read_numbers(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,11 +99,12 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
             check_labels(torch.where(numbers == self.ignore_index, 0, numbers), logits.shape[1])
         return numbers, numbers != self.ignore_index
 
-    def _read_shares(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _read_shares(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return shares of the classes, which all count."""
         shares = target.to(logits.dtype)
         if looks_at_values(logits, None):
-            check_shares(shares, None, ROUNDING)
+            check_labels(shares, None)
+            check_shares(shares, weight, target)
         return shares, torch.ones_like(shares[:, 0], dtype=torch.bool)
 
     def label_losses(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -118,9 +127,8 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor; the ignored label if it is not torch's default."""
-        defaults = {"ignore_index": -100, "label_smoothing": 0.0}
-        changed = [f"{name}={getattr(self, name)}" for name, usual in defaults.items() if getattr(self, name) != usual]
-        return ", ".join(filter(None, (super().extra_repr(), *changed)))
+        ignored = "" if self.ignore_index == -100 else f"ignore_index={self.ignore_index}"
+        return ", ".join(filter(None, (super().extra_repr(), ignored)))
 
 
 class _ShiftedCrossEntropy(WeightedCrossEntropyLoss):
@@ -130,19 +138,14 @@ class _ShiftedCrossEntropy(WeightedCrossEntropyLoss):
 
     def __init__(self, class_counts: Sequence[float], *, ignore_index: int, sync: bool) -> None:
         super().__init__(ignore_index=ignore_index, sync=sync)
-        try:
-            counts = [float(count) for count in class_counts]
-        except (TypeError, ValueError):
-            raise InvalidTypeError(
-                f"{type(self).__name__}: class_counts are numbers, one per class, such as "
-                f"torch.bincount(target); got {quote(class_counts)}"
-            ) from None
+        rule = "class_counts are numbers, one per class, such as torch.bincount(target)"
+        counts = per_class(class_counts, f"{type(self).__name__}: {rule}")
         if len(counts) < 2 or not all(0 < count < math.inf for count in counts):
             raise InvalidValueError(
                 f"{type(self).__name__}: class_counts are the numbers of training samples of two or more classes, all "
-                f"above 0, got {counts}"
+                f"above 0, got {list(counts)}"
             )
-        self.class_counts = tuple(counts)
+        self.class_counts = counts
 
     def label_losses(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the cross-entropy of the shifted logits.

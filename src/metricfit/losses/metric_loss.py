@@ -90,6 +90,9 @@ class MetricLoss(AdditiveLoss):
     per_label: bool
     remedies: ClassVar[Mapping[str, str]] = {
         **AdditiveLoss.remedies,
+        "weight": "pass one weight per sample when you call the loss, loss(logits, target, weight), or one per class "
+        "here, class_weights=[...]",
+        "class_weights": "use class_weights=[...], one number per class",
         "pos_weight": "a metric has its balance in itself: choose one, such as 'fbeta(beta=2)', which favours recall",
         "label_smoothing": "pass soft labels as the target, with task='multiclass' for class shares, or mix the loss "
         "with cross-entropy, Mix((nn.CrossEntropyLoss(label_smoothing=0.1), 1.0), (loss, 0.5))",

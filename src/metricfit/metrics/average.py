@@ -10,6 +10,7 @@ from metricfit.core.arrays import Array, cast, full, namespace
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import Dual, constant, numbers_like, ratio, value_of, where
 from metricfit.core.types import Average, ZeroDivision
+from metricfit.core.validation import per_class
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.group_gap import GroupGap, has_samples, is_undefined
 from metricfit.metrics.metric import Metric
@@ -81,12 +82,7 @@ def check_class_weights(
     """
     if class_weights is None:
         return None
-    try:
-        weights = tuple(float(weight) for weight in class_weights)
-    except (TypeError, ValueError):
-        raise InvalidTypeError(
-            f"class_weights is one number per class, such as [1.0, 1.0, 5.0], got {quote(class_weights)}"
-        ) from None
+    weights = per_class(class_weights, "class_weights is one number per class, such as [1.0, 1.0, 5.0]")
     if not any(weights) or not all(0 <= weight < math.inf for weight in weights):
         raise InvalidValueError(f"class_weights are finite, at least 0 and not all 0, got {list(weights)}")
     if average is None or metric.of_one_class or metric.needs_matrix:
