@@ -326,9 +326,7 @@ class BatchCounts(Counts):
             dual numbers, does not give one number, or is too steep for the type of the logits.
         """
         batch = self.batch
-        call = _Call(batch, formula)
-        value: Tensor | None = _apply(batch.logits, batch.target, batch.weight, call)  # type: ignore
-        vars(self)["numbers"] = call.numbers
+        value: Tensor | None = _apply(batch.logits, batch.target, batch.weight, self, formula)  # type: ignore
         return value
 
 
@@ -370,16 +368,6 @@ def _is_one_number(value: Any) -> bool:
     return isinstance(value, Tensor) and value.dim() == 0
 
 
-class _Call:
-    """What one evaluation needs besides the tensors of the batch."""
-
-    __slots__ = ("batch", "formula", "numbers")
-
-    def __init__(self, batch: OrdinaryBatch, formula: Formula) -> None:
-        self.batch, self.formula = batch, formula
-        self.numbers: FourNumbers | None = None
-
-
 class _ValueOfBatch(torch.autograd.Function):
     """From logits to the value of a formula, and back, each in one step.
 
@@ -387,16 +375,19 @@ class _ValueOfBatch(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor | None:
-        kind = call.batch.kind
-        call.numbers, kept = kind.sums(logits, target, weight)
-        if call.batch.is_checked:
-            check_sums(call.numbers, logits)
-        result = value_and_slopes(call.formula, call.numbers, kind.exclusive)
+    def forward(
+        ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, counts: BatchCounts, formula: Formula
+    ) -> Tensor | None:
+        kind = counts.batch.kind
+        numbers, kept = kind.sums(logits, target, weight)
+        vars(counts)["numbers"] = numbers  # the class is frozen
+        if counts.batch.is_checked:
+            check_sums(numbers, logits)
+        result = value_and_slopes(formula, numbers, kind.exclusive)
         if result is None:
             return None
         ctx.save_for_backward(logits, target, weight)
-        ctx.kind, ctx.formula, ctx.slopes, ctx.kept = kind, call.formula, result.slopes, kept
+        ctx.kind, ctx.formula, ctx.slopes, ctx.kept = kind, formula, result.slopes, kept
         if isinstance(result.value, Tensor):
             return result.value if result.value._base is None else result.value.clone()
         return torch.scalar_tensor(result.value, dtype=logits.dtype, device="cpu")
@@ -416,7 +407,7 @@ class _ValueOfBatch(torch.autograd.Function):
         else:
             of_logits = ctx.kind.gradient(logits, target, weight, ctx.kept, slopes)
             of_logits = of_logits if in_one else of_logits * grad
-        return of_logits, None, None, None
+        return of_logits, None, None, None, None
 
 
 #: ``_ValueOfBatch.apply`` without its search for transforms; an ordinary batch is under none.

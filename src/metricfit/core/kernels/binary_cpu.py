@@ -4,8 +4,7 @@ Plain operations move about twenty arrays of length n through memory. Here the i
 written in place into scratch memory and stay in the cache. The formulas are those of ``step_formulas``, and tests
 compare the two. A block is long enough for torch to split it over threads and short enough for the cache.
 
-In a small batch every operation costs more than the arithmetic in it. There are therefore as few of them as possible,
-and most numbers of a step are tensors that are made once: an operation with a Python number takes twice as long.
+Up to ``FEW`` logits an operation costs more than its arithmetic, and NumPy counts them.
 """
 
 from __future__ import annotations
@@ -176,26 +175,19 @@ def _blocks(x: Tensor, y: Tensor, w: Tensor | None) -> Iterator[tuple[Tensor, Te
 
 
 class _LinearNumbers(NamedTuple):
-    """The numbers of Linear at a threshold of at most 1/2: kinks a and b, slopes, and tensors that hold one number."""
+    """Kinks and slopes of Linear at a threshold of at most 1/2."""
 
     a: float
     b: float
-    slopes: tuple[float, float, float]
-    first_slope: Tensor
-    middle_at_0: Tensor
-    last_at_0: Tensor
-    ramp_at_0: Tensor
+    first: float
+    middle: float
+    last: float
 
 
 @lru_cache(maxsize=64)
-def _linear_numbers(t: float, delta: float, dtype: torch.dtype) -> _LinearNumbers:
+def _linear_numbers(t: float, delta: float) -> _LinearNumbers:
     pieces = linear_pieces(t, 1 - t)
-    m1, m2, m3 = pieces.slopes(delta)
-    with torch.inference_mode(False):
-        tensors = torch.tensor(
-            [m1, delta - m2 * pieces.a, 1 - m3, (m1 - m2) * pieces.a], dtype=dtype, device="cpu"
-        ).unbind()
-    return _LinearNumbers(pieces.a, t + pieces.width / 2, (m1, m2, m3), *tensors)
+    return _LinearNumbers(pieces.a, t + pieces.width / 2, *pieces.slopes(delta))
 
 
 @lru_cache(maxsize=64)
@@ -257,24 +249,17 @@ def _near(x: Tensor, t: float, out: Tensor) -> tuple[Tensor, float]:
 def _fill_linear(p: Tensor, t: float, delta: float, spare: Tensor, other: Tensor) -> None:
     """Replace probabilities by the value of Linear, in [0, 1], at a threshold of at most 1/2.
 
-    No digits cancel: the middle line is used where it is of order 1, and the other two start from 0 and from 1.
+    No digits cancel: the ramps start from 0.
     """
-    numbers = _linear_numbers(t, delta, p.dtype)
-    m1, m2, m3 = numbers.slopes
     if t == 0.5:  # then m1 = m3: a line of this slope, and a ramp between the kinks for the rest of the rise
-        ramp = torch.add(numbers.ramp_at_0, p, alpha=m2 - m1, out=spare)
-        ramp.clamp_(*sorted((0.0, (m2 - m1) * (numbers.b - numbers.a))))
-        torch.add(ramp, p, alpha=m1, out=p)
-    elif delta <= 0.25:  # then m1, m3 <= m2 and m3 <= 1: the middle line is clamped between the outer two
-        middle = torch.add(numbers.middle_at_0, p, alpha=m2, out=spare)
-        last = torch.add(numbers.last_at_0, p, alpha=m3, out=other)
-        p.mul_(numbers.first_slope)
-        if m1 > 1:
-            p.clamp_(max=delta)
-        torch.clamp(middle, p, last, out=p)
+        a, b, outer, middle, _ = _linear_numbers(t, delta)
+        steeper = middle - outer
+        ramp = torch.add(p.new_tensor(-steeper * a), p, alpha=steeper, out=spare)
+        ramp.clamp_(*sorted((0.0, steeper * (b - a))))
+        torch.add(ramp, p, alpha=outer, out=p)
     else:  # three ramps
         pieces = linear_pieces(t, 1 - t)
-        torch.sub(p, numbers.b, out=other).div_(pieces.c).clamp_(0, 1)
+        torch.sub(p, t + pieces.width / 2, out=other).div_(pieces.c).clamp_(0, 1)
         torch.sub(p, pieces.a, out=spare).div_(pieces.width).clamp_(0, 1)
         p.div_(pieces.a).clamp_(max=1).add_(other).mul_(delta).add_(spare, alpha=1 - 2 * delta)
 
@@ -302,19 +287,17 @@ def _multiply_by_linear_slope(
     out: Tensor, x: Tensor, smaller: Tensor, t: float, delta: float, spare: Tensor, other: Tensor
 ) -> None:
     if t == 0.5:  # the slope is a function of the smaller tail
-        numbers = _linear_numbers(t, delta, x.dtype)
-        m1, m2, _ = numbers.slopes
-        between_kinks = smaller.gt_(numbers.a)
-        out.mul_(torch.add(numbers.first_slope, between_kinks, alpha=m2 - m1, out=smaller))
+        a, _, outer, middle, _ = _linear_numbers(t, delta)
+        between_kinks = smaller.gt_(a)
+        out.mul_(torch.add(x.new_tensor(outer), between_kinks, alpha=middle - outer, out=smaller))
         return
     near, end = _near(x, t, spare)
-    numbers = _linear_numbers(end, delta, x.dtype)
-    m1, m2, m3 = numbers.slopes
-    slope = torch.gt(near, numbers.a, out=other)
-    torch.add(numbers.first_slope, slope, alpha=m2 - m1, out=slope)
-    after = torch.gt(near, numbers.b, out=smaller)
-    # Set to 0 before m3 is added, because m2 + (m3 - m2) would cancel at thresholds near 0 and 1.
-    slope.addcmul_(slope, after, value=-1).add_(after, alpha=m3)
+    a, b, first, middle, last = _linear_numbers(end, delta)
+    slope = torch.gt(near, a, out=other)
+    torch.add(x.new_tensor(first), slope, alpha=middle - first, out=slope)
+    after = torch.gt(near, b, out=smaller)
+    # Set to 0 before the last slope is added: middle + (last - middle) would cancel at thresholds near 0 and 1.
+    slope.addcmul_(slope, after, value=-1).add_(after, alpha=last)
     out.mul_(slope)
 
 
@@ -387,28 +370,9 @@ def _decide_few(x: Array, kind: str, number: float, t: float) -> tuple[Array, Ar
     return mass, rest, (1.0 - np.cos(math.pi * v)) / (2.0 * number) * (p * q)
 
 
-class _FewLinearNumbers(NamedTuple):
-    """Kinks and slopes of Linear at a threshold of at most 1/2, and the values of its last two lines at 0."""
-
-    a: float
-    b: float
-    first: float
-    middle: float
-    last: float
-    middle_at_0: float
-    last_at_0: float
-
-
-@lru_cache(maxsize=64)
-def _few_linear_numbers(t: float, delta: float) -> _FewLinearNumbers:
-    pieces = linear_pieces(t, 1 - t)
-    first, middle, last = pieces.slopes(delta)
-    return _FewLinearNumbers(pieces.a, t + pieces.width / 2, first, middle, last, delta - middle * pieces.a, 1 - last)
-
-
 def _decide_few_linearly(p: Array, q: Array, delta: float, t: float) -> tuple[Array, Array, Array]:
     near, end = (p, t) if t <= 0.5 else (q, 1 - t)  # the step is odd about its threshold
-    numbers = _few_linear_numbers(end, delta)
+    numbers = _linear_numbers(end, delta)
     if t == 0.5:  # then the outer lines are one line, and a ramp between the kinks is the rest of the rise
         steeper, top = numbers.middle - numbers.first, 1.0 - 2.0 * delta - 0.5 * numbers.first
         ramp = p * steeper
@@ -421,19 +385,8 @@ def _decide_few_linearly(p: Array, q: Array, delta: float, t: float) -> tuple[Ar
         mass = p * numbers.first
         mass += ramp
         return mass, 1.0 - mass, slope
-    if delta <= 0.25:  # then the middle line is clamped between the outer two
-        first = near * numbers.first
-        if numbers.first > 1:
-            np.minimum(first, delta, out=first)
-        mass = near * numbers.middle
-        mass += numbers.middle_at_0
-        np.maximum(mass, first, out=mass)
-        last = near * numbers.last
-        last += numbers.last_at_0
-        np.minimum(mass, last, out=mass)
-    else:
-        corners = (0.0, numbers.a, numbers.b, 1.0), (0.0, delta, 1 - delta, 1.0)
-        mass = np.interp(near, *corners).astype(p.dtype)
+    corners = (0.0, numbers.a, numbers.b, 1.0), (0.0, delta, 1 - delta, 1.0)
+    mass = np.interp(near, *corners).astype(p.dtype)
     rest = 1.0 - mass
     slope = (near > numbers.a) * (numbers.middle - numbers.first)
     slope = slope.astype(p.dtype)
