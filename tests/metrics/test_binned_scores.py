@@ -80,7 +80,7 @@ def test_pixels_of_images_count_and_ignored_ones_do_not():
 
 def test_memory_does_not_grow_and_the_state_is_saved_and_reset():
     scores = stream(BinnedScores(bins=32), LOGITS, TARGET)
-    assert scores.sums.shape == (2, 1, 32)
+    assert scores.total.shape == (2, 1, 32)
     resumed = BinnedScores(bins=32)
     resumed.load_state_dict(scores.state_dict())
     resumed.sync()  # one process: nothing changes
@@ -93,7 +93,7 @@ def test_memory_does_not_grow_and_the_state_is_saved_and_reset():
 def test_extreme_scores_are_in_the_outermost_bins():
     scores = BinnedScores(bins=4, limit=1.0)
     scores.update(torch.tensor([100.0, -100.0, float("inf"), 0.9]), torch.tensor([1, 0, 1, 0]))
-    assert scores.sums[:, 0].tolist() == [[0, 0, 0, 2], [1, 0, 0, 1]]
+    assert scores.total[:, 0].tolist() == [[0, 0, 0, 2], [1, 0, 0, 1]]
 
 
 @pytest.mark.parametrize("settings", [{"bins": 1}, {"bins": 2.5}, {"limit": 0}, {"limit": float("inf")}])
@@ -121,13 +121,13 @@ def test_a_label_between_0_and_1_is_that_share_of_a_positive():
     for cell, of_bins in zip(counts.tensors, soft.counts.tensors, strict=True):
         torch.testing.assert_close(of_bins[512], cell)
     smoothed = stream(BinnedScores(), logits, shares)
-    assert smoothed.sums.sum().item() == pytest.approx(300)
+    assert smoothed.total.sum().item() == pytest.approx(300)
 
 
 def test_labels_as_floats_count_as_integers_do():
     for weight in (None, WEIGHT):
         floats, integers = (stream(BinnedScores(), LOGITS, y, weight) for y in (TARGET.float(), TARGET))
-        torch.testing.assert_close(floats.sums, integers.sums)
+        torch.testing.assert_close(floats.total, integers.total)
 
 
 def test_shares_of_classes_are_weighed_too():
@@ -137,7 +137,7 @@ def test_shares_of_classes_are_weighed_too():
     torch.testing.assert_close(scores.counts.positives[0], shares.double().sum(0))
     split = BinnedScores(task="multiclass")  # one row per class, weighted by its share
     split.update(logits.repeat_interleave(3, 0), torch.arange(3).repeat(50), shares.flatten())
-    torch.testing.assert_close(scores.sums, split.sums, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(scores.total, split.total, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("metric", ["f1", "mcc", "balanced_accuracy"])

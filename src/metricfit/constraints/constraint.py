@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -105,7 +106,8 @@ def _with_device_of(penalty: Tensor, violation: Tensor) -> Any:
     return penalty.to(violation.dtype) if penalty.device == violation.device else penalty.item()
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Rows:
     """The rows that a constraint is evaluated on.
 
     Attributes:

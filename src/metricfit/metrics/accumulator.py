@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -43,7 +43,53 @@ from metricfit.metrics.sweep import Sweep, area_under_precision_recall, area_und
 NEW_STREAM = "call reset() before another stream"
 
 
-class Accumulator(LateBuffers):
+class _Stream(LateBuffers):
+    """Sums over the batches of a stream, of which a subclass adds those of each batch in ``update``."""
+
+    late: ClassVar[tuple[str, ...]] = ("total",)
+    remedy: ClassVar[str] = NEW_STREAM
+    #: The sums; None before the first batch.
+    total: Tensor | None
+    #: Whether the classes are exclusive; None before the first batch.
+    _exclusive: bool | None = None
+    update: Callable[..., None]
+
+    def _add(self, sums: Tensor, exclusive: bool) -> None:
+        is_first = self.total is None
+        total = self.made("total", sums)
+        if not is_first:  # one output has another shape, so these are several labels or classes
+            refuse_another_kind(self._exclusive, exclusive)
+        total.add_(sums)
+        self._exclusive = exclusive
+
+    def _get_total(self) -> Tensor:
+        if self.total is None:
+            raise InvalidStateError(f"{type(self).__name__} has seen no batch: call update(logits, target) first")
+        return self.total
+
+    def forward(self, *batch: Any, **options: Any) -> None:
+        """Add the sums of a batch, as ``update`` does.
+
+        Args:
+            *batch: The arguments of ``update``.
+            **options: The arguments of ``update``.
+        """
+        self.update(*batch, **options)
+
+    def sync(self) -> None:
+        """Add the sums of all processes of a distributed run. Every process calls it once, at the end of the stream.
+
+        A process that has seen no batch takes part with zeros.
+
+        Raises:
+            InvalidStateError: No process has seen a batch.
+            InvalidValueError: The processes have counted different classes.
+        """
+        self.total = fill_missing(self.total)
+        self.total = sum_over_ranks(self._get_total())
+
+
+class Accumulator(_Stream):
     """The metric of all batches of a stream, in memory of the size of the counts.
 
     Counts of hard decisions are summed, so that the value is that of all rows together, which the mean of the values
@@ -75,9 +121,6 @@ class Accumulator(LateBuffers):
         tensor(0.8000, dtype=torch.float64)
     """
 
-    late: ClassVar[tuple[str, ...]] = ("total",)
-    remedy: ClassVar[str] = NEW_STREAM
-    total: Tensor | None
     threshold: Thresholds
 
     def __init__(
@@ -109,7 +152,6 @@ class Accumulator(LateBuffers):
             self.register_buffer("threshold", torch.as_tensor(threshold.numbers).detach().clone())
         else:
             self.threshold = threshold
-        self._exclusive: bool | None = None
 
     @torch.no_grad()
     def update(
@@ -128,12 +170,7 @@ class Accumulator(LateBuffers):
                 gap or was passed for another metric.
         """
         counts = self.count(logits, target, weight, group=group)
-        sums, is_first = self.sums(counts, weight), self.total is None
-        total = self.made("total", sums)
-        if not is_first:
-            refuse_another_kind(self._exclusive, counts.exclusive)
-        total.add_(sums)
-        self._exclusive = counts.exclusive
+        self._add(self.sums(counts, weight), counts.exclusive)
 
     def count(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
@@ -207,30 +244,12 @@ class Accumulator(LateBuffers):
     def _average(self, counts: Counts) -> Tensor:
         return averaged(self.metric, counts, self.average, self.classes, self.zero_division)
 
-    def forward(
-        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
-    ) -> None:
-        """Count the decisions of a batch, as ``update`` does.
-
-        Args:
-            logits: The outputs of the model.
-            target: The labels.
-            weight: One weight per sample.
-            group: One group number per sample, for a gap between groups.
-        """
-        self.update(logits, target, weight, group=group)
-
     @property
     def counts(self) -> Counts:
         """The counts of all batches so far."""
         if self.per_image:
             raise InvalidStateError("an Accumulator with per_image=True adds up the values of images, not their counts")
         return unstack(self._get_total(), exclusive=self._exclusive)
-
-    def _get_total(self) -> Tensor:
-        if self.total is None:
-            raise InvalidStateError("the Accumulator has seen no batch: call update(logits, target) first")
-        return self.total
 
     def compute(self) -> Tensor:
         """Compute the metric of all batches so far.
@@ -242,18 +261,6 @@ class Accumulator(LateBuffers):
             InvalidStateError: There was no batch.
         """
         return self.value(self._get_total(), exclusive=self._exclusive)
-
-    def sync(self) -> None:
-        """Add the counts of all processes of a distributed run. Every process calls it once, at the end of the stream.
-
-        A process that has seen no batch takes part with zeros.
-
-        Raises:
-            InvalidStateError: No process has seen a batch.
-            InvalidValueError: The processes have counted different classes.
-        """
-        self.total = fill_missing(self.total)
-        self.total = sum_over_ranks(self._get_total())
 
     def extra_repr(self) -> str:
         """Return the name of the metric and the settings that differ from the defaults."""
@@ -289,7 +296,7 @@ def refuse_another_kind(earlier: bool | None, now: bool) -> None:
         )
 
 
-class BinnedScores(LateBuffers):
+class BinnedScores(_Stream):
     """How many positives and negatives have a score in each of many narrow bins of log-odds.
 
     Counts at every edge of a bin follow from these numbers, and so do curves and the best threshold for any metric.
@@ -320,11 +327,6 @@ class BinnedScores(LateBuffers):
         (0.73, 0.8)
     """
 
-    late: ClassVar[tuple[str, ...]] = ("sums",)
-    remedy: ClassVar[str] = NEW_STREAM
-    #: The weight of positives and of negatives in each bin, ``(2, c, bins)``; None before the first batch.
-    sums: Tensor | None
-
     def __init__(
         self, *, task: Task | None = None, bins: int = 1024, limit: float = 16.0, ignore_index: int | None = None
     ) -> None:
@@ -335,7 +337,6 @@ class BinnedScores(LateBuffers):
         if not isinstance(limit, (int, float)) or not 0 < limit < math.inf:
             raise InvalidValueError(f"limit is the largest log-odds, a positive number, got {limit!r}")
         self.task, self.bins, self.limit, self.ignore_index = task, bins, float(limit), ignore_index
-        self._exclusive: bool | None = None
 
     @torch.no_grad()
     def update(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
@@ -369,12 +370,7 @@ class BinnedScores(LateBuffers):
             flat = None if weights is None else weights.flatten()
             sums = torch.bincount(places.flatten(), flat, minlength=2 * columns * self.bins).double()
         sums = sums.reshape(2, columns, self.bins)
-        is_first = self.sums is None
-        total = self.made("sums", sums)
-        if not is_first:  # one output has another shape, so these are several labels or classes
-            refuse_another_kind(self._exclusive, exclusive)
-        total.add_(sums)
-        self._exclusive = exclusive
+        self._add(sums, exclusive)
 
     def _ask(self, batch: Columns | Classes) -> Questions:
         """Return the questions of a batch; shares of classes are labels between 0 and 1."""
@@ -383,28 +379,6 @@ class BinnedScores(LateBuffers):
         log_odds, axis = class_log_odds(batch), batch.layout.class_axis
         weight = None if batch.weight is None else batch.weight.reshape(1, -1)
         return Questions(log_odds, batch.target.movedim(axis, 0).flatten(1).to(log_odds.dtype), weight)
-
-    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
-        """Count the scores of a batch, as ``update`` does.
-
-        Args:
-            logits: The outputs of the model.
-            target: The labels.
-            weight: One weight per sample.
-        """
-        self.update(logits, target, weight)
-
-    def sync(self) -> None:
-        """Add the numbers of all processes of a distributed run. Every process calls it once, at the end.
-
-        A process that has seen no batch takes part with zeros.
-
-        Raises:
-            InvalidStateError: No process has seen a batch.
-            InvalidValueError: The processes have other numbers of bins or classes.
-        """
-        self.sums = fill_missing(self.sums)
-        self.sums = sum_over_ranks(self._sums())
 
     @property
     def thresholds(self) -> Tensor:
@@ -415,7 +389,7 @@ class BinnedScores(LateBuffers):
     @property
     def counts(self) -> Counts:
         """The counts at every one of the thresholds, ``(bins + 1, c)``."""
-        sums = torch.nn.functional.pad(self._sums().flip(2).cumsum(2), (1, 0)).movedim(2, 0)
+        sums = torch.nn.functional.pad(self._get_total().flip(2).cumsum(2), (1, 0)).movedim(2, 0)
         tp, fp = sums[:, 0], sums[:, 1]
         return Counts(tp, fp, tp[-1] - tp, fp[-1] - fp, exclusive=False)
 
@@ -467,11 +441,6 @@ class BinnedScores(LateBuffers):
                 kind = "class" if self._exclusive else "label"
                 raise InfeasibleError(f"{kind} {number}: {error}", error.nearest, error.requirements) from None
         return best
-
-    def _sums(self) -> Tensor:
-        if self.sums is None:
-            raise InvalidStateError("BinnedScores has seen no batch: call update(logits, target) first")
-        return self.sums
 
     def get_extra_state(self) -> Tensor:
         """Return the number of bins and the limit, which the saved sums belong to."""
