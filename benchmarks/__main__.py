@@ -44,6 +44,7 @@ MODULES = (
     "images",
     "classifier",
     "imports",
+    "compilation",
 )
 
 

@@ -282,6 +282,12 @@ def _estimator() -> list[Bar]:
     ]
 
 
+def _compilation() -> list[Bar]:
+    losses = (METRIC_LOSS, 'MetricLoss("mcc")', f"{METRIC_LOSS}, multiclass", "FocalLoss", "PairHingeLoss")
+    work = "torch.compile of {} with an empty cache, CPU, processor seconds"
+    return [Bar(f"compile-{loss}", work.format(loss), "compilation", loss, 5, unit=SECONDS) for loss in losses]
+
+
 def _starting() -> list[Bar]:
     tuned, libraries = "TunedDecisionClassifier", "the libraries for tables"
     work = f"import of {tuned} v NumPy, SciPy, pandas, scikit-learn and LightGBM"
@@ -306,5 +312,6 @@ GROUPS = {
     "Training": _training(),
     "Tables": _estimator(),
     "Starting": _starting(),
+    "Compilation": _compilation(),
 }
 BARS = tuple(bar for bars in GROUPS.values() for bar in bars)
