@@ -146,7 +146,7 @@ class MetricClassifier(DecidingClassifier):
         confidence: float | None = None,
         calibration: float | None = None,
         models: Any = "auto",
-        quality: Literal["fast", "default", "best"] = "default",
+        quality: str = "default",
         decision: Literal["auto", "plugin", "empirical"] = "auto",
         members: int | None = None,
         cv: Any = None,

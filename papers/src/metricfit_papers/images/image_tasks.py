@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import ClassVar, NamedTuple
@@ -28,7 +28,7 @@ class Drawn(NamedTuple):
     every_test: Rows
 
 
-LOADERS = {
+LOADERS: dict[str, Callable[[str], ImageSet]] = {
     "cifar10": cifar10,
     "fashion_mnist": fashion_mnist,
     "caltech256": partial(caltech256, clutter=False),

@@ -110,7 +110,7 @@ class MeanImage(nn.Module):
 
     def learn(self, images: Tensor) -> None:
         """Take the mean of these images, with a border of zeros."""
-        total = sum(part.double().sum(0) for part in images.split(ROWS_AT_ONCE))
+        total = sum(part.double().sum(0) for part in torch.split(images, ROWS_AT_ONCE))
         mean = torch.as_tensor(total / (255.0 * len(images))).to(self.mean.dtype)
         self.mean = nn.functional.pad(mean, [self.border] * 4)
 
