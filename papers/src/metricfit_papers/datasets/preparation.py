@@ -18,9 +18,6 @@ class Preparation:
     unknown category is all zeros. Columns that are constant in the training rows are dropped. The others, including the
     0/1 columns, are standardised and clipped to plus or minus ``clip``. A missing number becomes 0, the mean.
 
-    This class does not use scikit-learn because its state must be stored as JSON, not as a pickle: see `state` and
-    `from_state`.
-
     Args:
         clip: Largest absolute value after standardisation; infinity for no limit.
 
@@ -104,53 +101,6 @@ class Preparation:
         standard = (numbers - self.mean) / self.deviation
         clipped = np.where(np.isnan(standard), 0.0, np.clip(standard, -self.clip, self.clip))
         return clipped.astype(np.float32)
-
-    def fit_transform(self, X: Any) -> NDArray[np.float32]:
-        """Learn from rows and convert them.
-
-        Args:
-            X: A DataFrame or an array ``(n, columns)``.
-
-        Returns:
-            A float32 array ``(n, len(columns))``.
-        """
-        return self.fit(X).transform(X)
-
-    def state(self) -> dict[str, Any]:
-        """Return what was learned, as values that JSON can hold.
-
-        Returns:
-            A dictionary for `from_state`.
-
-        Raises:
-            RuntimeError: ``fit`` was not called.
-        """
-        if self.mean is None or self.deviation is None:
-            raise InvalidStateError("fit the Preparation before asking for its state")
-        return {
-            "clip": self.clip,
-            "inputs": self.inputs,
-            "categories": self.categories,
-            "columns": self.columns,
-            "mean": self.mean.tolist(),
-            "deviation": self.deviation.tolist(),
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Preparation:
-        """Make a preparation from what `state` returned.
-
-        Args:
-            state: What `state` returned.
-
-        Returns:
-            A preparation that converts rows in the same way.
-        """
-        preparation = cls(state["clip"])
-        preparation.inputs, preparation.categories = state["inputs"], state["categories"]
-        preparation.columns = state["columns"]
-        preparation.mean, preparation.deviation = np.asarray(state["mean"]), np.asarray(state["deviation"])
-        return preparation
 
     def _numbers(self, frame: Any) -> Any:
         """Return all columns as float64, with one column per category of text."""

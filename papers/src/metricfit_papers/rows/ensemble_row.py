@@ -88,8 +88,7 @@ def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     final, compared = base, dict[str, Candidate]()
     grid = job.row.settings.get("constraint")
     if grid is not None:
-        lists = {"without": (), **grid}
-        final = search(partial(_constrained, job, trials, base), value=lambda each: each.value, **lists).outcome
+        final = search(partial(_constrained, job, trials, base), lambda each: each.value, **grid)
         chosen |= {"constraint": dict(final.setting), "validation AUC": final.value}
         compared = {column_names.DELONG: base}
         if any(metric.startswith(column_names.DELONG_CONTROL) for metric in job.metrics.values()):
