@@ -20,7 +20,6 @@ from metricfit.report.tables import cost_table, multiclass
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.judging import MethodDecisions
 from metricfit.tabular.compare.methods import BASELINES, DEFAULT, METHODS, REFERENCE, UNTUNED, YOURS
-from metricfit.tabular.compare.verdict import advise
 
 #: Marks the recommended row.
 MARK = "\u25b6"
@@ -72,13 +71,13 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
         if comparison.time is None
         else f"{folds}, in the order of “{comparison.time}”: each is judged by models of earlier rows, and the first "
         "rows of the table are in none",
-        "Differences": "paired by fold; Nadeau and Bengio's corrected t-test, because the folds' training rows "
-        f"overlap; corrected for {compared} comparisons: p-values by Holm's method, intervals by Bonferroni's",
+        "Differences": f"{comparison.tested_by}; corrected for {compared} comparisons: p-values by Holm's "
+        "method, intervals by Bonferroni's",
     }
     if comparison.notes:
         facts["Left out"] = "; ".join(comparison.notes)
     screen = screen_of_comparison(comparison)
-    first, second = advise(comparison.rows, comparison.metric, screen.metric).sentences
+    first, second = comparison.advice(screen.metric).sentences
     page = Report(
         title_page(screen.metric, comparison.name, comparison.target),
         first,

@@ -10,6 +10,7 @@ from metricfit.metrics import get_metric, parse_requirement
 from metricfit.stats import compare_splits
 from metricfit.tabular.compare.judging import FoldResult, judge_pooled
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
+from metricfit.tabular.compare.paired_rows import FoldTest
 from metricfit.tabular.compare.verdict import RULE, advise, compare_with, standings
 
 BASE = [0.50, 0.52, 0.48, 0.51, 0.49]
@@ -176,7 +177,8 @@ def test_intervals_of_differences_stay_where_differences_can_lie(metric, span):
     """Three folds that disagree give a t interval of several units; two values of F1 differ by at most 1."""
     base, other = [0.9, 0.1, 0.5], [0.2, 0.8, 0.5]
     assert compare_splits(other, base, test_fraction=1 / 3, level=1 - 0.05 / 2).interval.high > span
-    for comparison, _ in compare_with(base, [other, other[::-1]], get_metric(metric)):
+    test = FoldTest({"base": base, "one": other, "two": other[::-1]}, get_metric(metric))
+    for comparison, _ in compare_with("base", ["one", "two"], test):
         assert tuple(comparison.interval) == (-span, span)
 
 
@@ -277,7 +279,8 @@ def test_a_requirement_that_is_missed_by_chance_leaves_no_method_out():
 def test_methods_with_which_a_requirement_clearly_fails_are_not_considered():
     values = {DEFAULT: SAME, TREES: BASE, FOREST: BETTER}
     table = required_rows(values, {DEFAULT: 0.91, TREES: 0.9, FOREST: 0.8})
-    assert headline(table).startswith("Use boosted trees")
+    met = "metricfit's default, boosted trees and LightGBM as it comes met the requirement, of 4 methods"
+    assert headline(table).startswith(f"{met}: use boosted trees")
     assert details(table).startswith(
         "Not considered, because a requirement clearly failed on the test rows of all folds together: extra trees "
         "(recall >= 0.9: 0.800, 95 % interval 0.7"
@@ -306,5 +309,6 @@ def test_where_no_method_can_meet_the_requirements_the_nearest_is_named():
 
 
 def test_compare_with_nothing_gives_nothing():
-    assert compare_with(BASE, [], get_metric("f1")) == []
-    assert compare_with(BASE, [BASE], get_metric("f1")) == [(None, None)]
+    test = FoldTest({"base": BASE, "same": BASE}, get_metric("f1"))
+    assert compare_with("base", [], test) == []
+    assert compare_with("base", ["same"], test) == [(None, None)]

@@ -50,6 +50,7 @@ from metricfit.tabular.compare.methods import (
     read_predictions,
     split_methods,
 )
+from metricfit.tabular.compare.paired_rows import MOST_CLASSES, FoldTest, RowTest
 from metricfit.tabular.compare.trainings import (
     Compared,
     ComparedRows,
@@ -60,7 +61,7 @@ from metricfit.tabular.compare.trainings import (
     load_networks,
     read_training,
 )
-from metricfit.tabular.compare.verdict import ComparisonRow, advise, standings
+from metricfit.tabular.compare.verdict import Advice, ComparisonRow, advise, standings
 from metricfit.tabular.families.family import Splits
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 
@@ -162,13 +163,27 @@ class Comparison:
             settings = {"pos_label": self.positive} | settings
         return model.classifier(name, self.metric, forward=self.time is not None, **settings)
 
+    def advice(self, label: str | None = None) -> Advice:
+        """Return the recommendation with its reasons; ``label`` is what to call the metric."""
+        by_fold = FoldTest({row.name: row.values for row in self.rows}, get_metric(self.metric))
+        grouped = self.groups is not None
+        test = by_fold if grouped else RowTest.of(self.decisions, self.labels, self.average, by_fold)
+        return advise(self.rows, self.metric, label, test)
+
+    @property
+    def tested_by(self) -> str:
+        """How differences are tested, in words."""
+        if self.groups is None and not get_metric(self.metric).columns and len(self.classes) <= MOST_CLASSES:
+            return "a paired bootstrap of the rows, each judged by models that did not see it"
+        return "paired by fold; Nadeau and Bengio's corrected t-test, because the folds' training rows overlap"
+
     def to_dict(self) -> dict[str, Any]:
         """Describe the comparison in plain values, in the form that ``metricfit compare --json`` prints.
 
         Returns:
             The metric, the verdict, the recommended method with how sure that is, the rows and the notes.
         """
-        advice = advise(self.rows, self.metric)
+        advice = self.advice()
         return {
             "metric": self.metric,
             "verdict": self.verdict,
@@ -375,9 +390,13 @@ def compare(
     by_row, left_out = judge_folds(task, compared, trained)
     tested, decisions = np.sort(np.concatenate([test for _, test in splits])), pooled_decisions(by_row, splits)
     yours = {model.name: YOURS for model in compared[1 + len(chosen) :]}
+    judged_by = get_metric(metric_name)
+    by_fold = FoldTest({key: [each.value for each in found] for key, found in by_row.items()}, judged_by)
+    test = by_fold if rows.groups is not None else RowTest.of(decisions, numbers[tested], average, by_fold)
     standing = standings(
         by_row,
-        get_metric(metric_name),
+        judged_by,
+        test=test,
         required=bool(asked),
         complexity=COMPLEXITY | yours | {key + TUNED: YOURS + 1 for key in yours},
         plain={*yours, *PLAIN},
@@ -388,7 +407,7 @@ def compare(
         else row
         for row in standing
     ]
-    advice = advise(judged, metric_name)
+    advice = advise(judged, metric_name, test=test)
     return Comparison(
         metric_name,
         judged,

@@ -1,13 +1,14 @@
 """The rows of a comparison with intervals and tests, and what they say in plain words.
 
 All methods are compared with one reference on the same folds, which makes several tests. Their p-values are corrected
-by Holm's method, and the intervals of the differences are simultaneous (Bonferroni).
+by Holm's method, and the intervals of the differences are simultaneous (Bonferroni). The test is a paired bootstrap of
+the rows where the metric is of counts and rows are in no groups, and otherwise the corrected t-test of the folds.
 
 The rule: use the method with the best mean, unless a simpler one has a mean within 1 % of it and is not clearly worse.
 Of several such methods the simplest is used, and of equally simple ones the fastest. A difference is clear if its
-p-value, by the corrected resampled t-test and Holm's correction for all comparisons made with the same method, is below
-0.05. Five folds can rarely prove which of two good methods is better. A rule that took the simplest of all that cannot
-be told apart would recommend logistic regression nearly always, also where others are well ahead of it on average.
+p-value, with Holm's correction for all comparisons made with the same method, is below 0.05. Few rows can rarely prove
+which of two good methods is better. A rule that took the simplest of all that cannot be told apart would recommend
+logistic regression nearly always, also where others are well ahead of it on average.
 
 Under requirements, methods are left out with which a requirement clearly fails: the 95 % interval of its value on the
 test rows of all folds together is beyond the bound. A method that misses the bound by chance stays.
@@ -17,9 +18,8 @@ from __future__ import annotations
 
 import math
 import statistics
-import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from metricfit import stats
@@ -29,6 +29,7 @@ from metricfit.metrics.spoken_names import name_metric
 from metricfit.stats import SplitComparison
 from metricfit.tabular.compare.judging import FoldResult, PooledRequirement
 from metricfit.tabular.compare.methods import BASELINES, COMPLEXITY, DEFAULT, PLAIN, REFERENCE, UNTUNED, YOURS
+from metricfit.tabular.compare.paired_rows import FoldTest, PairTest
 
 Pair = tuple[float, float]
 
@@ -91,8 +92,6 @@ class ComparisonRow:
             raise InvalidValueError(f"{self.name!r} has a number that is not finite; pass None for what is not known")
 
 
-TIE = 0.01
-LEVEL = 0.95
 #: Values that differ by less are equal: the expected MCC of decisions at random is 0, computed as about 1e-17.
 ROUNDING = 1e-12
 
@@ -104,6 +103,7 @@ def standings(
     required: bool = False,
     complexity: Mapping[str, int] = COMPLEXITY,
     plain: Collection[str] = PLAIN,
+    test: PairTest | None = None,
 ) -> list[ComparisonRow]:
     """Make the rows of a comparison from the results of its folds.
 
@@ -116,14 +116,15 @@ def standings(
         required: Whether there are requirements.
         complexity: The rank of each row from simple to complex.
         plain: Names of the rows whose decisions were not chosen for the metric.
+        test: The test of differences; by default the one of the folds.
 
     Returns:
         One row per method, best mean first; methods that could not meet the requirements on the training rows of some
         fold come last.
     """
     values = {name: [result.value for result in by_fold] for name, by_fold in results.items()}
-    tested = {name: by_fold for name, by_fold in values.items() if name not in {REFERENCE, *BASELINES}}
-    versus = dict(zip(tested, compare_with(values[REFERENCE], list(tested.values()), metric), strict=True))
+    tested = [name for name in values if name not in {REFERENCE, *BASELINES}]
+    versus = dict(zip(tested, compare_with(REFERENCE, tested, test or FoldTest(values, metric)), strict=True))
     rows = []
     for name, by_fold in results.items():
         comparison, p_value = versus.get(name, (None, None))
@@ -170,14 +171,14 @@ def interval_of_mean(values: Sequence[float], metric: Metric) -> stats.Interval 
 
 
 def compare_with(
-    base: Sequence[float], others: Sequence[Sequence[float]], metric: Metric
+    base: str, others: Sequence[str], test: PairTest
 ) -> list[tuple[stats.SplitComparison | None, float | None]]:
-    """Compare several methods with one, on the folds of one cross-validation.
+    """Compare several methods with one.
 
     Args:
-        base: The values of the method that the others are compared with.
-        others: The values of the others.
-        metric: The metric; it says which direction is better.
+        base: Name of the method that the others are compared with.
+        others: Names of the others.
+        test: The test.
 
     Returns:
         For each of the others the comparison (other - base), with an interval that is simultaneous over all of them,
@@ -186,48 +187,18 @@ def compare_with(
 
     Example:
         >>> from metricfit.metrics import get_metric
-        >>> base, first, second = [0.5, 0.52, 0.48], [0.61, 0.61, 0.60], [0.5, 0.53, 0.47]
-        >>> [round(p, 3) for _, p in compare_with(base, [first, second], get_metric("f1"))]
+        >>> values = {"base": [0.5, 0.52, 0.48], "first": [0.61, 0.61, 0.60], "second": [0.5, 0.53, 0.47]}
+        >>> test = FoldTest(values, get_metric("f1"))
+        >>> [round(p, 3) for _, p in compare_with("base", ["first", "second"], test)]
         [0.033, 1.0]
     """
-    comparisons = [compare_two(values, base, metric, comparisons=len(others)) for values in others]
+    comparisons = [test(name, base, comparisons=len(others)) for name in others]
     p_values = [
         None if comparison is None or is_constant(comparison) else comparison.p_value for comparison in comparisons
     ]
     corrected = stats.holm([1.0 if p is None else p for p in p_values])
     triples = zip(comparisons, p_values, corrected, strict=True)
     return [(comparison, None if p is None else corrected_p) for comparison, p, corrected_p in triples]
-
-
-def compare_two(
-    values: Sequence[float], base: Sequence[float], metric: Metric, comparisons: int = 1
-) -> stats.SplitComparison | None:
-    """Compare two methods on the folds of one cross-validation; None where they are equal on every fold.
-
-    ``comparisons`` is the number of comparisons made together: the level of the interval is raised for it, from 95 %
-    to 100 % - 5 % / comparisons (Bonferroni). With few folds it can be wider than the metric allows, so it is cut where
-    no difference of two values can lie: at -1 and 1 for f1.
-
-    >>> from metricfit.metrics import get_metric
-    >>> compare_two([0.8, 0.7, 0.9], [0.7, 0.7, 0.8], get_metric("f1")).wins
-    2
-    """
-    if list(values) == list(base):
-        return None
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "the values differ by .* on every split")  # the verdict reports it
-        comparison = stats.compare_splits(
-            values,
-            base,
-            test_fraction=1 / len(values),
-            rope=TIE,
-            minimize=metric.minimize,
-            level=1 - (1 - LEVEL) / comparisons,
-        )
-    lowest, highest = metric.bounds
-    span = highest - lowest
-    low, high = comparison.interval
-    return replace(comparison, interval=stats.Interval(max(low, -span), min(high, span)))
 
 
 def is_constant(comparison: stats.SplitComparison) -> bool:
@@ -238,6 +209,8 @@ def is_constant(comparison: stats.SplitComparison) -> bool:
 ON_ALL = "on the test rows of all folds together"
 SURE = 0.95
 CLEAR = 0.05
+#: Methods that the verdict names.
+LISTED = 4
 #: A simpler method may be worse by this share of the best mean.
 MARGIN = 0.01
 NAMES = {DEFAULT: "metricfit's default"}
@@ -285,7 +258,9 @@ class _Choice(NamedTuple):
     reason: str
 
 
-def advise(rows: Sequence[ComparisonRow], metric: str, label: str | None = None) -> Advice:
+def advise(
+    rows: Sequence[ComparisonRow], metric: str, label: str | None = None, test: PairTest | None = None
+) -> Advice:
     """Choose a method by the rule of this module.
 
     Args:
@@ -293,34 +268,42 @@ def advise(rows: Sequence[ComparisonRow], metric: str, label: str | None = None)
             the test rows of all folds together are not considered; under requirements, plain rows are not either.
         metric: The name of the metric.
         label: What to call the metric, if not by its name.
+        test: The test of differences; by default the one of the folds.
 
     Returns:
         The recommended method and the reasons.
     """
     judged, label = get_metric(metric), label or name_metric(metric)
+    test = test or FoldTest({row.name: row.values for row in rows}, judged)
+    met_by = _met_by([row for row in rows if row.name not in {*UNTUNED, *BASELINES}])
     considered, details = [row for row in rows if row.name not in {*UNTUNED, *BASELINES}], list[str]()
     count = len(considered)
     if any(row.held is not None for row in considered):
         considered, details = _by_requirements([row for row in considered if not row.plain] or considered)
-    choice = _choose(considered, judged, label, "other method" if len(considered) == count else "other one considered")
-    alarm, about_floor = _floor(choice.row, rows, judged)
+    others_are = "other method" if len(considered) == count else "other one considered"
+    choice = _choose(considered, judged, label, others_are, test)
+    alarm, about_floor = _floor(choice.row, rows, judged, test)
     details += [choice.reason, *_about_requirements(choice.row), *about_floor, RULE]
     mean = f"{_name(choice.row)}, mean {label} {choice.row.mean:.3f}"
-    second = about_floor[0] if alarm else _contrast(choice.row, rows, judged)
+    second = about_floor[0] if alarm else _contrast(choice.row, rows, judged, test)
     if choice.row.not_reachable:
         first, second = "No method could meet the requirements everywhere.", f"Nearest to them: {_name(choice.row)}."
     elif alarm is not None:
         first = f"No method is clearly better than {alarm}; the best is {mean}."
     else:
-        first = f"Use {mean}{choice.standing}{_met(choice.row)}."
+        use = f"{met_by}: use" if met_by else "Use"
+        first = f"{use} {mean}{choice.standing}{_met(choice.row)}."
     sure = choice.sure and alarm is None and not choice.row.not_reachable
     return Advice(choice.row, sure, (first, second), tuple(details), alarm)
 
 
-def _choose(considered: Sequence[ComparisonRow], metric: Metric, label: str, others_are: str) -> _Choice:
-    best = min(considered, key=lambda row: (row.mean if metric.minimize else -row.mean, _simplicity(row)))
+def _choose(
+    considered: Sequence[ComparisonRow], metric: Metric, label: str, others_are: str, test: PairTest
+) -> _Choice:
+    sign = 1 if metric.minimize else -1
+    best = min(considered, key=lambda row: (round(sign * row.mean, 12), _simplicity(row)))
     others = [row for row in considered if row is not best]
-    compared = compare_with(best.values, [row.values for row in others], metric)
+    compared = compare_with(best.name, [row.name for row in others], test)
     pairs = zip(others, compared, strict=True)
     equals: list[_Rival] = [(row, versus) for row, (versus, p) in pairs if p is None or p >= CLEAR]
     close = [rival for rival in equals if _simpler_and_close(rival[0], best)]
@@ -334,8 +317,8 @@ def _choose(considered: Sequence[ComparisonRow], metric: Metric, label: str, oth
         standing = f"clearly better than every {others_are}"
         return _Choice(best, True, f", {standing}", f"{best_mean}, and is {standing}.")
     nearest = min(equals, key=lambda rival: abs(rival[0].mean - best.mean))
-    standing = ", the best here, although the folds cannot prove it"
-    return _Choice(best, False, standing, f"{best_mean}. {_lead(*nearest, best)}")
+    standing = f", the best here, although the {test.evidence.split()[-1]} cannot prove it"
+    return _Choice(best, False, standing, f"{best_mean}. {_lead(*nearest, test.evidence)}")
 
 
 def _simpler_and_close(row: ComparisonRow, best: ComparisonRow) -> bool:
@@ -355,7 +338,7 @@ def _prefer_simpler(
     return _Choice(chosen, sure, ", within 1 % of the best here, and simpler", reason)
 
 
-def _lead(nearest: ComparisonRow, versus: SplitComparison | None, best: ComparisonRow) -> str:
+def _lead(nearest: ComparisonRow, versus: SplitComparison | None, evidence: str) -> str:
     """Say how far the best method is ahead of the next one."""
     name = _name(nearest)
     if versus is None:
@@ -365,17 +348,21 @@ def _lead(nearest: ComparisonRow, versus: SplitComparison | None, best: Comparis
         return f"{ahead} on every fold, which leaves open how sure that is."
     low, high = sorted((-versus.interval.low, -versus.interval.high))
     interval = f"simultaneous 95 % interval of the difference {low:+.3f} to {high:+.3f}"
-    return f"{ahead}, which {len(best.values)} folds cannot prove ({interval})."
+    return f"{ahead}, which {evidence} cannot prove ({interval})."
 
 
-def _contrast(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric) -> str:
+def _contrast(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric, test: PairTest) -> str:
     """Compare the chosen method with the reference and with the user's own models as they are."""
     others = [row for row in rows if row is not chosen and row.name not in {*UNTUNED, *BASELINES}]
     others.sort(key=lambda row: row.name == REFERENCE)  # the user's own models come first
-    compared = zip(others, compare_with(chosen.values, [row.values for row in others], metric), strict=True)
+    compared = zip(others, compare_with(chosen.name, [row.name for row in others], test), strict=True)
     states: dict[str, list[str]] = {}
     for row, (versus, p) in compared:
         if not (row.plain or chosen.plain):
+            continue
+        missed = [f"{each.text} ({each.value:.3f})" for each in row.requirements if not each.held]
+        if missed and all(each.held for each in chosen.requirements):
+            states.setdefault(f"{_name(row)} missed", []).extend(missed)
             continue
         if versus is None:
             states.setdefault("it does exactly as well as", []).append(_name(row))
@@ -384,15 +371,17 @@ def _contrast(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metr
         if p is not None and p < CLEAR:
             verb, amount = f"it is clearly {'better' if better else 'worse'} than", f"by {amount}"
         elif better:
-            verb = f"{len(chosen.values)} folds cannot prove its lead over"
+            verb = f"{test.evidence} cannot prove its lead over"
         else:
-            verb, amount = f"{len(chosen.values)} folds cannot tell it from", f"{amount} better"
+            verb, amount = f"{test.evidence} cannot tell it from", f"{amount} better"
         states.setdefault(verb, []).append(f"{_name(row)} ({amount})")
     text = "; ".join(f"{verb} {_listed(names)}" for verb, names in states.items())
     return f"{_capital(text)}." if states else "Nothing else was compared with it."
 
 
-def _floor(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric) -> tuple[str | None, list[str]]:
+def _floor(
+    chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric, test: PairTest
+) -> tuple[str | None, list[str]]:
     """Compare the recommended method with the best decisions without a model that meet the requirements as often."""
     floors = [row for row in rows if row.name in BASELINES and (row.held or 0) >= (chosen.held or 0)]
     if not floors or chosen.not_reachable:
@@ -403,9 +392,9 @@ def _floor(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric)
         return does, [
             f"{name} is no better than {does}, which has {floor.mean:.3f}: the columns say little about the target."
         ]
-    versus = compare_two(chosen.values, floor.values, metric)
+    versus = test(chosen.name, floor.name)
     if versus is not None and not is_constant(versus) and versus.p_value >= CLEAR:
-        cannot = f"{len(chosen.values)} folds cannot tell it from {does} ({floor.mean:.3f}): the difference is"
+        cannot = f"{test.evidence} cannot tell it from {does} ({floor.mean:.3f}): the difference is"
         return does, [f"{cannot} {_amount(versus, '95 % interval')}."]
     return None, []
 
@@ -434,6 +423,27 @@ def _by_requirements(rows: Sequence[ComparisonRow]) -> tuple[list[ComparisonRow]
         names = ", ".join(f"{_name(row)} ({row.failed[0]})" for row in rows if row.failed)
         excluded.append(f"Not considered, because a requirement clearly failed {ON_ALL}: {names}.")
     return kept, excluded
+
+
+def _met_by(rows: Sequence[ComparisonRow]) -> str:
+    """Say which methods met the requirements on all test rows together; nothing without requirements."""
+    judged = [row for row in rows if row.requirements]
+    if not judged:
+        return ""
+    met = [row for row in judged if all(each.held for each in row.requirements)]
+    chance = [row for row in judged if row not in met and not row.failed]
+    several = "requirement" if len(judged[0].requirements) == 1 else "requirements"
+    if len(met) == len(judged):
+        return f"All {len(judged)} methods met the {several}"
+    said = f"{_capital(_some(met))} met the {several}" if met else f"No method met the {several}"
+    by_chance = f", {_some(chance)} missed by no more than chance" if chance else ""
+    return f"{said}{by_chance}, of {len(judged)} methods"
+
+
+def _some(rows: Sequence[ComparisonRow]) -> str:
+    """Name a few methods, and count the others."""
+    names = [_name(row) for row in rows[:LISTED]]
+    return _listed(names) if len(rows) <= LISTED else f"{', '.join(names)} and {len(rows) - LISTED} more"
 
 
 def _met(row: ComparisonRow) -> str:
