@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from metricfit._extras import explain_missing
 from metricfit.core.types import ScalarAverage
@@ -21,7 +21,6 @@ from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.portfolio import GROUPS, PORTFOLIO, is_installed
 from metricfit.tabular.families.user_model import UserModel
 
-Quality = Literal["fast", "default", "best"]
 #: The families by name, in the order in which they are fitted: by what they are worth per second.
 NAMES = (
     "linear",
@@ -49,7 +48,7 @@ def make_families(
     requirements: Sequence[Requirement],
     device: str | None = None,
     table: Any = None,
-    quality: Quality = "default",
+    quality: str = "default",
 ) -> list[Family]:
     """Make the families that the parameter ``models`` of MetricClassifier describes.
 
@@ -134,7 +133,7 @@ def make_families(
     return sorted(families, key=lambda family: order.get(family.name, len(order)))
 
 
-def default_families(table: Any, quality: Quality = "default") -> tuple[str, ...]:
+def default_families(table: Any, quality: str = "default") -> tuple[str, ...]:
     """Return the names of the families that ``models="auto"`` stands for.
 
     >>> default_families(None)
