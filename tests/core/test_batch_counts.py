@@ -54,6 +54,19 @@ def was_fused(loss):
     return not isinstance(loss._watch.last[0][0], torch.Tensor)
 
 
+@pytest.mark.parametrize(
+    ("name", "label", "of_nothing"), [("recall", 0, 1.0), ("fnr", 0, 1.0), ("specificity", 1, 1.0)]
+)
+@pytest.mark.parametrize("zero_division", [None, 0, 1, "skip"])
+def test_a_binary_metric_that_is_0_over_0_is_what_zero_division_says(name, label, of_nothing, zero_division, plain):
+    loss = MetricLoss(name, zero_division=zero_division)
+    logits, target = torch.tensor([0.5, -1.0, 2.0]), torch.full((3,), label)
+    value, gradient = value_and_gradient(loss, logits, target)
+    metric = of_nothing if zero_division == 1 else 0.0
+    assert value.item() == (metric if loss.metric.minimize else 1 - metric)
+    torch.testing.assert_close((value, gradient), plain(loss, logits, target))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_metric_has_the_plain_value_and_gradient(name, plain):
     choice = random.Random(name)

@@ -113,6 +113,7 @@ READINGS = "Possible: binary: .* multiclass: .* multilabel: "
         (X, HOT, {"threshold": "dynamic"}, "the dynamic threshold is for multiclass logits"),
         (X, Y, {"threshold": "argmax"}, "a threshold is a number, several, or for multiclass 'dynamic', got 'argmax'"),
         (X, Y, {"threshold": []}, "threshold is empty; omit it to use the default"),
+        (torch.zeros(4, 0), torch.zeros(4, 0).long(), {}, r"logits \(4, 0\) have no class"),
     ],
 )
 def test_values_that_are_refused(entry, logits, target, settings, message):

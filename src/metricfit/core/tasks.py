@@ -163,6 +163,8 @@ def read_task(logits: Array, target: Array, task: Task | None) -> Task:
         InvalidValueError: They fit no task, or two.
     """
     check_task(task)
+    if 0 in logits.shape[1:2]:
+        raise InvalidValueError(f"logits {_shape(logits)} have no class; only the batch may be empty")
     shape, labels = tuple(logits.shape), tuple(logits.shape[:1] + logits.shape[2:])
     same, by_label = tuple(target.shape) == shape, tuple(target.shape) == labels
     whole = not is_floating(target)

@@ -20,7 +20,7 @@ from metricfit.core.kernels.pointwise import PointwiseForm, kernel_applies, weig
 from metricfit.core.numerics import ratio
 from metricfit.core.tensor_numerics import SMALLEST_DIVISOR, tails
 from metricfit.core.types import Task
-from metricfit.core.validation import refuse_tracing
+from metricfit.core.validation import per_class, refuse_tracing
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import (
     AdditiveLoss,
@@ -253,16 +253,16 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
     def __init__(self, beta: float, class_counts: Sequence[int], **options: Unpack[ColumnOptions]) -> None:
         if not 0.0 <= beta < 1.0:
             raise InvalidValueError(f"EffectiveNumberBCELoss needs 0 <= beta < 1, got {beta}")
-        if len(class_counts) != 2 or min(class_counts) < 1:
-            raise InvalidValueError(
-                f"class_counts are the numbers of negatives and of positives, both at least 1, got {class_counts}"
-            )
-        negatives, positives = ((1 - beta) / -math.expm1(n * math.log(beta)) if beta else 1.0 for n in class_counts)
+        rule = "class_counts are the numbers of negatives and of positives, both at least 1"
+        counts = per_class(class_counts, rule)
+        if len(counts) != 2 or min(counts) < 1:
+            raise InvalidValueError(f"{rule}, got {list(counts)}")
+        negatives, positives = ((1 - beta) / -math.expm1(n * math.log(beta)) if beta else 1.0 for n in counts)
         super().__init__(positives, **options)
         self.balanced = beta > 0
         self.negative_weight = negatives
         self.beta = float(beta)
-        self.class_counts = tuple(int(n) for n in class_counts)
+        self.class_counts = tuple(int(n) for n in counts)
 
     def of_negative(self, logits: Tensor) -> Tensor:
         """Return -log(1 - p) times the weight of the negatives."""

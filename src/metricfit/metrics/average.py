@@ -275,7 +275,7 @@ def loss_of_counts(
     Returns:
         The loss, a scalar; without an average one loss per class.
     """
-    alike = classes is None and class_weights is None
+    alike = classes is None and class_weights is None and zero_division in (None, 0)
     single_value = alike and counts.exclusive and (metric.whole_matrix or counts.classes == 1)
     if isinstance(counts.tp, Dual) and single_value:
         single: Any = metric(counts)  # what ``averaged`` returns, without its checks
