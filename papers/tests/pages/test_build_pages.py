@@ -49,6 +49,17 @@ def test_larger_runs_replace_smaller_ones_and_not_the_other_way_round(tmp_path):
     assert kept["mammography"]["BCE"]["values"]["f1"] == [0.65] * 10
 
 
+def test_a_longer_run_of_fewer_trials_is_kept():
+    kept = {"protocols": {}}
+    for trials, smaller, value in (
+        (5, "at most 15 of 5,000 epochs", 0.1),
+        (1, "", 0.2),
+        (5, "at most 15 of 5,000 epochs", 0.3),
+    ):
+        stored_results.merge(kept, a_run(trials, smaller, value=value))
+    assert kept["protocols"]["paper"]["mammography"]["BCE"]["values"]["f1"] == [0.2]
+
+
 def test_of_as_many_trials_the_longer_run_is_kept():
     kept = {"protocols": {}}
     for epochs, value in ((8, 0.1), (30, 0.2), (20, 0.3), (None, 0.4), (30, 0.5)):

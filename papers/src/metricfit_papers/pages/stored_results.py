@@ -2,7 +2,7 @@
 
 In memory they are, for each protocol, dataset and row, the values of all trials and under ``run`` the run they come
 from. In the file each run is stored once, in the list ``runs``, and a row has the run's position in the list. A row
-that was run again replaces the earlier one, unless the earlier one has more trials, or as many and more epochs.
+that was run again replaces the earlier one, unless the earlier one has more epochs, or as many and more trials.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def merge(stored: Results, plain: dict[str, Any]) -> None:
                 protocol[dataset][row] = numbers | {"run": run | environment}
 
 
-def _size(run: dict[str, Any]) -> tuple[int, float]:
-    return run["trials"], epochs_limit(run)
+def _size(run: dict[str, Any]) -> tuple[float, int]:
+    return epochs_limit(run), run["trials"]
 
 
 def epochs_limit(run: dict[str, Any]) -> float:
