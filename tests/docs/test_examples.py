@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.datasets import load_diabetes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,3 +31,12 @@ def test_the_crashes_are_small_enough_to_ship_and_their_models_minimise_the_cost
     for model in (models.scikit_learn, models.our_decision):
         assert models.cost(y, model.fit(X, y).predict(X)) < models.cost(y, np.full(len(y), "survived"))
     assert models.cost(y[:2], ["died", "survived"]) == (y[0] != "died") * 0.5 + (y[1] == "died") * 10
+
+
+def test_lightgbm_is_tuned_at_its_decisions(load_script, capsys):
+    pytest.importorskip("optuna")
+    study, value = load_script(ROOT / "examples" / "tune_lightgbm.py").main(trials=3)
+    assert len(study.trials) == 3
+    assert study.best_value == max(trial.value for trial in study.trials)
+    assert 0.3 < value < 1
+    assert "on other rows" in capsys.readouterr().out

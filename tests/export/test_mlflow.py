@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.errors import InvalidTypeError, ModelFileError
-from metricfit.export.mlflow import log_model, save_model
+from metricfit.export.mlflow import log_fit, log_model, save_model
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +70,20 @@ def test_other_models_and_damaged_folders_are_refused(model, tmp_path):
     (tmp_path / "saved" / "data" / "metricfit" / "manifest.json").write_text("{")
     with pytest.raises(ModelFileError, match="holds no model of metricfit"):
         mlflow.pyfunc.load_model(str(tmp_path / "saved"))
+
+
+def test_one_call_logs_the_parameters_the_metrics_the_report_and_the_model(model, table, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+    required = MetricClassifier("precision", subject_to="recall >= 0.6", models=["linear"], members=2, random_state=0)
+    required.fit(table[0][["a"]], table[1])
+    with mlflow.start_run() as run:
+        info = log_fit(required, "churn")
+    found = mlflow.get_run(run.info.run_id).data
+    assert found.metrics["value"] == required.value_
+    assert (found.metrics["value_low"], found.metrics["value_high"]) == required.value_interval_
+    assert found.metrics["requirement recall"] == required.requirements_["recall >= 0.6"].value
+    assert (found.metrics["requirements_met"], found.metrics["weight linear"]) == (1.0, 1.0)
+    assert (found.params["metric"], found.params["subject_to"]) == ("precision", "recall >= 0.6")
+    assert "Precision" in mlflow.artifacts.load_text(f"{run.info.artifact_uri}/report.html")
+    assert mlflow.pyfunc.load_model(info.model_uri).predict(table[0][["a"]])["label"].isin(["yes", "no"]).all()

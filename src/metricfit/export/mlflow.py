@@ -7,6 +7,7 @@ a user's own classifier.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -23,6 +24,7 @@ from metricfit._files import parse_json
 from metricfit._version import __version__
 from metricfit.errors import InvalidTypeError, ModelFileError, quote
 from metricfit.tabular.classifier import MetricClassifier
+from metricfit.tabular.facts import model_facts
 from metricfit.tabular.model_folder import MANIFEST
 from metricfit.tabular.tuned import TunedDecisionClassifier
 
@@ -31,6 +33,8 @@ with explain_missing("metricfit.export.mlflow", ["mlflow"], "metricfit[mlflow]")
     import mlflow.models
     import mlflow.pyfunc
 
+#: Characters that names of MLflow's metrics do not have.
+NOT_ALLOWED = re.compile(r"[^\w\-. /]")
 LABEL, PROBABILITY = "label", "probability of {}"
 ESTIMATORS = (MetricClassifier, TunedDecisionClassifier)
 
@@ -127,6 +131,44 @@ def log_model(model: Any, name: str, *, registered_model_name: str | None = None
         model=model,
         **settings,
     )
+
+
+def log_fit(model: Any, name: str, *, report: bool = True, **settings: Any) -> Any:
+    """Log a fit to the current run of MLflow: the parameters, the metrics, the report and the model.
+
+    The metrics are ``value`` with its interval ``value_low`` and ``value_high``, ``threshold``, the value of each
+    requirement by its metric, ``requirements_met``, and of a MetricClassifier the weight of each family.
+
+    Args:
+        model: A fitted MetricClassifier or TunedDecisionClassifier.
+        name: The name of the model in the run.
+        report: Whether to log the report of a MetricClassifier, as the artifact ``report.html``.
+        settings: As in `log_model`.
+
+    Returns:
+        MLflow's ModelInfo.
+
+    Raises:
+        InvalidTypeError: The model is of another class.
+
+    Example:
+        ``info = log_fit(model, "churn", input_example=X[:5])``
+    """
+    info = log_model(model, name, **settings)
+    facts = model_facts(model)
+    low, high = facts.value_interval or (None, None)
+    metrics = {"value": facts.value, "value_low": low, "value_high": high, "threshold": facts.threshold}
+    metrics |= {"requirements_met": float(facts.requirements_met)}
+    for each in facts.requirements:
+        metrics[NOT_ALLOWED.sub("_", f"requirement {each.text.split(' ')[0]}")] = each.value
+    metrics |= {NOT_ALLOWED.sub("_", f"weight {row.name}"): row.weight for row in facts.families}
+    mlflow.log_metrics({key: float(value) for key, value in metrics.items() if value is not None})
+    mlflow.log_params({key: str(value) for key, value in model.get_params(deep=False).items() if value is not None})
+    if report and isinstance(model, MetricClassifier):
+        with tempfile.TemporaryDirectory() as folder:
+            page = model.report(Path(folder, "report.html"), data=name)
+            mlflow.log_text(page.read_text(encoding="utf-8"), page.name)
+    return info
 
 
 class PyfuncModel:
