@@ -256,3 +256,23 @@ def pad_last(values: Array, *, before: float | bool | None = None, after: float 
     shape, dtype = (*values.shape[:-1], 1), values.dtype
     ends = [None if number is None else full(values, shape, number, dtype) for number in (before, after)]
     return namespace(values).concatenate([part for part in (ends[0], values, ends[1]) if part is not None], -1)
+
+
+def split_masses(mass: Array, rest: Array, target: Array, weight: Array | None) -> list[Array]:
+    """Split each sample into a true and a false positive, and a false and a true negative.
+
+    Args:
+        mass: How much of the sample is called positive.
+        rest: How much of it is called negative.
+        target: How much of it is positive.
+        weight: Its weight, or None.
+    """
+    positive, negative = target, 1 - target
+    if weight is not None:
+        positive, negative = weight * positive, weight * negative
+    return [label * decided for decided in (mass, rest) for label in (positive, negative)]
+
+
+def sum_masses(mass: Array, rest: Array, target: Array, weight: Array | None) -> Array:
+    """Return the four counts of samples along the last axis, ``(4, ...)``."""
+    return namespace(mass).stack([part.sum(-1) for part in split_masses(mass, rest, target, weight)])

@@ -20,8 +20,10 @@ from metricfit.core.arrays import (
     largest_along,
     move_axis,
     namespace,
+    split_masses,
     sum_at,
     sum_groups,
+    sum_masses,
 )
 from metricfit.core.numerics import ROUNDING, constant, is_positive, where
 from metricfit.core.types import Layout
@@ -81,14 +83,9 @@ class Columns:
 
     def _count_groups(self, mass: Array, rest: Array) -> Array:
         """Sum the masses of positive and negative decisions over all samples, or over those of each group."""
-        positive, negative = self.target, 1 - self.target
-        if self.weight is not None:
-            positive, negative = positive * self.weight, negative * self.weight
-        xp = namespace(mass)
-        pairs = (positive, mass), (negative, mass), (positive, rest), (negative, rest)
         if self.group is None:
-            return xp.stack([(label * decided).sum(-1) for label, decided in pairs])
-        parts = xp.stack([label * decided for label, decided in pairs])
+            return sum_masses(mass, rest, self.target, self.weight)
+        parts = namespace(mass).stack(split_masses(mass, rest, self.target, self.weight))
         return move_axis(sum_groups(parts, self.group, self.groups), -1, -2)
 
 

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core import step_formulas
+from metricfit.core.arrays import sum_masses
 from metricfit.core.kernels import binary_cpu, triton
 from metricfit.core.numerics import is_positive
 from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
@@ -61,7 +62,7 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     )
     if closed is None or learned or plain:
         logits, target = _floating(logits, target)
-        return _sum_masses(*masses(logits, step, threshold), target, weight)
+        return sum_masses(*masses(logits, step, threshold), target, weight)
     if torch.compiler.is_compiling():
         _tell_compiler()
     return closed_counts(logits, target, weight, closed.kind, closed.number, threshold)
@@ -116,27 +117,13 @@ def hard_counts(logits: Tensor, target: Tensor, weight: Tensor | None, threshold
     """Return the counts ``(4, ...)`` of the decisions ``sigmoid(logits) >= threshold``; they have no gradient."""
     target = target.to(counting_dtype(target.dtype if target.is_floating_point() else logits.dtype))
     positive = is_positive(logits, threshold).to(target.dtype)
-    return _sum_masses(positive, 1 - positive, target, weight)
+    return sum_masses(positive, 1 - positive, target, weight)
 
 
 def _floating(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return logits and target in the type that plain operations count in."""
     dtype = counting_dtype(logits.dtype)
     return logits.to(dtype), target.to(dtype)
-
-
-def _sum_masses(mass: Tensor, complement: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    positive, negative = target, 1 - target
-    if weight is not None:
-        positive, negative = weight * positive, weight * negative
-    return torch.stack(
-        [
-            (positive * mass).sum(-1),
-            (negative * mass).sum(-1),
-            (positive * complement).sum(-1),
-            (negative * complement).sum(-1),
-        ]
-    )
 
 
 def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: Threshold) -> Tensor:
@@ -197,7 +184,7 @@ class _SoftCounts(torch.autograd.Function):
             counts = [binary_cpu.counts(x, y, w, kind, number, t) for x, y, w, t in rows]
             return (counts[0] if len(rows) == 1 else torch.stack(counts, 1)).reshape(4, *logits.shape[:-1])
         logits, target = _floating(logits, target)
-        return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
+        return sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
