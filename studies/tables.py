@@ -118,15 +118,22 @@ class Judge:
 
     def value(self, names: tuple[str, ...], weights: str, rule: str) -> float:
         """Calibrate, weight, calibrate again, decide on the same rows, and count on the test rows."""
+        mixture, new = self.mixture(names, weights)
+        calibration = fit_calibration(mixture, self.y, None)
+        threshold = choose_threshold(calibration(mixture).squeeze(1), self.y, None, self.metric, rule=rule).threshold
+        decided = (calibration(new).squeeze(1) >= threshold).astype(np.int64)
+        return round(self.metric(Counts.from_labels(decided, self.y_test)).item(), 6)
+
+    def mixture(self, names: tuple[str, ...], weights: str) -> tuple[Floats, Floats]:
+        """Return the weighted mean of calibrated logits, of the held-out rows and of the test rows."""
         for name in names:
             self._calibrate(name)
         shares = self._weights(names, weights)
-        mixture = sum(share * self.held_out[name] for share, name in zip(shares, names, strict=True))
-        calibration = fit_calibration(mixture, self.y, None)
-        threshold = choose_threshold(calibration(mixture).squeeze(1), self.y, None, self.metric, rule=rule).threshold
-        new = calibration(sum(share * self.test[name] for share, name in zip(shares, names, strict=True)))
-        decided = (new.squeeze(1) >= threshold).astype(np.int64)
-        return round(self.metric(Counts.from_labels(decided, self.y_test)).item(), 6)
+        held_out, test = (
+            sum(share * logits[name] for share, name in zip(shares, names, strict=True))
+            for logits in (self.held_out, self.test)
+        )
+        return np.asarray(held_out), np.asarray(test)
 
     def _calibrate(self, name: str) -> None:
         if name not in self.held_out:

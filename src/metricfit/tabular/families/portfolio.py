@@ -1,7 +1,7 @@
 """More settings of families for ``quality="best"``, in the order in which they are fitted.
 
-They were chosen from a wider list on one split of each study table (``studies/portfolio.py``). The settings of a group
-are averaged: weights of so many single ones would fit the choice to the held-out rows.
+They were chosen from a wider list on one draw of each study table (``studies/portfolio.py``). They are averaged into
+one family: weights of so many single ones would fit the choice to the held-out rows.
 """
 
 from __future__ import annotations
@@ -33,11 +33,8 @@ PORTFOLIO: dict[str, Callable[[], Family]] = {
     "catboost_shallow": lambda: CatBoost("catboost_shallow", {"depth": 4, "l2_leaf_reg": 5, "rsm": 0.6}),
     "xgboost": XGBoost,
 }
-#: The families of the ensemble that the settings of "auto" are averaged into.
-GROUPS = {
-    **dict.fromkeys(("boosting", "boosting_small", "boosting_seven", "boosting_stumps", "boosting_random"), "boosting"),
-    **dict.fromkeys(("catboost", "catboost_shallow"), "catboost"),
-}
+#: The family of the ensemble that the settings of "auto" are averaged into.
+GROUPS = dict.fromkeys(("boosting", "boosting_small", *PORTFOLIO), "boosting")
 
 
 def is_installed(name: str) -> bool:
