@@ -294,7 +294,8 @@ class MeasuredConstraint(Constraint):
             factors = _multipliers_for(violation, multiplier, penalty)
         else:
             factors = [multiplier.to(violation.dtype), _with_device_of(penalty, violation)]
-        return (term(violation, *factors) * measured).sum()
+        terms = term(violation, *factors) * measured
+        return terms if type(terms) is Dual and terms.is_one_number else terms.sum()
 
     def update(self, penalty: Tensor) -> None:
         """Update the multipliers from the violation since the last update.

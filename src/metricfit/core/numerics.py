@@ -143,10 +143,15 @@ class Dual:
         only[place] = 1.0
         return Dual(self.value[place], times(self.slopes, only))
 
+    @property
+    def is_one_number(self) -> bool:
+        """Whether it is one number, and not one per class."""
+        return not getattr(self.value, "ndim", 0)
+
     def sum(self, axis: int = -1) -> Dual:
-        """Add the numbers of all classes; one number is its sum."""
-        if not getattr(self.value, "ndim", 0):
-            return self
+        """Add the numbers of all classes. One number has none, so that a formula that adds classes is noticed."""
+        if self.is_one_number:
+            raise TypeError("one number has no axis to sum over")
         slopes = times(self.slopes, 0.0 * self.value + 1.0) if type(self.slopes) is tuple else self.slopes
         return Dual(self.value.sum(axis), slopes)
 
