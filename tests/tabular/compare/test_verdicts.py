@@ -276,6 +276,27 @@ def test_a_requirement_that_is_missed_by_chance_leaves_no_method_out():
     assert "with recall >= 0.9 missed (0.890)." in headline(table)
 
 
+def test_the_verdict_says_first_who_met_the_requirement_and_tells_nobody_apart_who_missed_it():
+    values = {DEFAULT: BETTER, TREES: BASE, REFERENCE: shifted(BETTER, 0.001)}
+    plain = {row.name: row for row in required_rows(values, {DEFAULT: 0.92, TREES: 0.91, REFERENCE: 0.3})}
+    table = [replace(row, plain=row.name == REFERENCE) for row in plain.values()]
+    assert headline(table).startswith(
+        "metricfit's default and boosted trees met the requirement, of 3 methods: use metricfit's default"
+    )
+    assert contrast(table) == "LightGBM as it comes missed recall >= 0.9 (0.300)."
+    met = [
+        replace(row, plain=row.name == REFERENCE)
+        for row in required_rows(values, dict.fromkeys([*values, REFERENCE], 0.92))
+    ]
+    assert headline(met).startswith("All 3 methods met the requirement: use metricfit's default")
+    assert "LightGBM as it comes (" in contrast(met)
+
+
+def test_of_methods_with_one_mean_the_simplest_is_used():
+    table = rows({DEFAULT: BASE, TREES: BASE[::-1], LINEAR: [0.48, 0.49, 0.50, 0.51, 0.52], FOREST: BASE})
+    assert advise(table, "f1").row.name == LINEAR
+
+
 def test_methods_with_which_a_requirement_clearly_fails_are_not_considered():
     values = {DEFAULT: SAME, TREES: BASE, FOREST: BETTER}
     table = required_rows(values, {DEFAULT: 0.91, TREES: 0.9, FOREST: 0.8})

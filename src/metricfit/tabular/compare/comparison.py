@@ -164,7 +164,14 @@ class Comparison:
         return model.classifier(name, self.metric, forward=self.time is not None, **settings)
 
     def advice(self, label: str | None = None) -> Advice:
-        """Return the recommendation with its reasons; ``label`` is what to call the metric."""
+        """Recommend a method by the rule of the documentation.
+
+        Args:
+            label: What to call the metric, if not by its name.
+
+        Returns:
+            The recommended row, the verdict and the reasons.
+        """
         by_fold = FoldTest({row.name: row.values for row in self.rows}, get_metric(self.metric))
         grouped = self.groups is not None
         test = by_fold if grouped else RowTest.of(self.decisions, self.labels, self.average, by_fold)
