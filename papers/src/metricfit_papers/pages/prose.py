@@ -73,7 +73,7 @@ def _mean(
     means = [statistics.fmean(_trials(results, table, protocol, dataset, name, column)) for name in row.split(MINUS)]
     if len(means) == 1:
         return f"{means[0]:.{int(places)}f}"
-    return f"{means[0] - means[1]:+.{int(places)}f}"
+    return _signed(means[0] - means[1], int(places))
 
 
 def _range(results: Stored, table: str, protocol: str, dataset: str, row: str, column: str) -> str:
@@ -101,7 +101,16 @@ def _agree(results: Stored, table: str, protocol: str, names: str) -> str:
 
 def _apart(results: Stored, table: str, protocol: str, dataset: str, column: str) -> str:
     rows = _datasets(results, table, protocol)[dataset]
-    return f"{statistics.fmean(from_published(table_spec(table), dataset, rows, column)):+.{PLACES}f}"
+    return _signed(statistics.fmean(from_published(table_spec(table), dataset, rows, column)), PLACES)
+
+
+def _signed(difference: float, places: int) -> str:
+    """Return a difference with its sign; a difference that rounds to 0 has none.
+
+    >>> _signed(0.126, 2), _signed(-0.001, 2)
+    ('+0.13', '0.00')
+    """
+    return f"{difference:+.{places}f}" if round(difference, places) else f"{0:.{places}f}"
 
 
 KINDS: dict[str, Callable[..., str]] = {
