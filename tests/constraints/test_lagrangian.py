@@ -344,3 +344,10 @@ def test_an_index_in_the_place_of_the_weight_is_refused():
         loss(logits, target, index)
     assert loss(logits, target, index.double()).isfinite()
     assert loss(logits, target, index, index=index).isfinite()
+
+
+def test_another_number_of_classes_is_refused():
+    loss = AugmentedLagrangian(MetricLoss("f1", task="multilabel"), ["recall >= 0.9"])
+    loss(torch.zeros(4, 3), torch.ones(4, 3).tril())
+    with pytest.raises(ValueError, match=r"'multiplier' of shape \(3,\), but the batch needs \(4,\)"):
+        loss(torch.zeros(4, 4), torch.ones(4, 4).tril())

@@ -138,6 +138,8 @@ def test_soft_thresholds_lie_between_0_and_1(threshold):
         (X, Y.tolist(), {}, r"target must be a torch tensor, got list; use torch.as_tensor\(target\)"),
         (X, Y, {"weight": np.ones(5)}, r"weight must be a torch tensor, got ndarray; use torch.as_tensor\(weight\)"),
         (X + 0j, Y, {}, "logits must be real, got torch.complex64"),
+        (X, Y, {"ignore_index": [0, 1]}, r"ignore_index is one label, such as 255 or -1, got \[0, 1\]"),
+        (X, Y, {"ignore_index": True}, "ignore_index is one label, such as 255 or -1, got True"),
     ],
 )
 def test_types_that_are_refused(entry, logits, target, settings, message):

@@ -15,6 +15,7 @@ from metricfit.core.confusion import unstack
 from metricfit.core.counting import count_soft
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_hard
+from metricfit.core.numerics import Dual
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
@@ -147,8 +148,9 @@ class RequirementConstraint(MeasuredConstraint):
         def term(c: Counts) -> Any:
             value, measured = self._values(c)
             violation = self.requirement.deviation(value)
-            lambdas = self.made("multiplier", violation) if known is None else known
-            return self.sum_of_terms(violation, measured, lambdas, penalty)
+            if known is None or type(violation) is not Dual:
+                made = self.made("multiplier", violation)  # which checks the shape
+            return self.sum_of_terms(violation, measured, made if known is None else known, penalty)
 
         known = None
         if not isinstance(counts, BatchCounts):

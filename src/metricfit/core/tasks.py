@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import get_args
 
 from metricfit.core.arrays import Array, cast, counting_type, is_boolean, is_floating, move_axis, namespace
@@ -19,7 +20,7 @@ from metricfit.core.validation import (
     extremes,
     looks_at_values,
 )
-from metricfit.errors import InvalidValueError, quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 TASKS: tuple[Task, ...] = get_args(Task)
 
@@ -82,6 +83,8 @@ def canonical(
         else spread_weight(weight, samples if reading == "multiclass" else tuple(x.shape), samples)
     )
     if ignore_index is not None:
+        if isinstance(ignore_index, (bool, Sequence)):
+            raise InvalidTypeError(f"ignore_index is one label, such as 255 or -1, got {quote(ignore_index)}")
         x, y, w = _ignore(ignore_index, x, y, w, class_axis=reading == "multiclass")
     if looks_at_values(x, validate):
         check_labels(y, x.shape[1] if reading == "multiclass" else None)
