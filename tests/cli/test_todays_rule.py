@@ -9,6 +9,7 @@ from json_validation import validate
 from sklearn.metrics import f1_score
 from typer.testing import CliRunner
 
+from metricfit import MetricClassifier
 from metricfit.cli.app import app
 from metricfit.errors import InvalidValueError
 from metricfit.report.todays_rule import read_today
@@ -78,3 +79,20 @@ def test_decisions_are_labels_or_yes_and_no_and_nothing_else(files):
     wrong = call("fit", folder / "bad.csv", *AIM, "--out", folder / "bad")
     assert wrong.exit_code == 2
     assert "'flagged'" in wrong.stderr
+
+
+def test_evaluate_measures_periods_in_the_order_of_time(files):
+    folder, frame, _ = files
+    frame["day"] = pd.date_range("2026-01-01", periods=300).strftime("%Y-%m-%d")
+    frame.sample(frac=1, random_state=0).to_csv(folder / "days.csv", index=False)
+    arguments = (folder / "model", folder / "days.csv", *AIM, "--time", "day")
+    found = json.loads(call("evaluate", *arguments, "--json", "--report", folder / "days.html").stdout)
+    validate("evaluate", found)
+    periods = found["periods"]
+    assert [each["rows"] for each in periods] == [60] * 5
+    assert (periods[0]["first"], periods[-1]["last"]) == ("2026-01-01", frame["day"].iloc[-1])
+    called = MetricClassifier.load(folder / "model" / "model").predict(frame[["a", "b"]][:60])
+    assert periods[0]["value"] == pytest.approx(f1_score(frame["y"][:60], called, pos_label="left"))
+    assert "Values over time" in (folder / "days.html").read_text(encoding="utf-8")
+    assert "2026-01-01 to 2026-03-01" in call("evaluate", *arguments).stdout
+    assert json.loads(call("evaluate", *arguments[:-2], "--json").stdout)["periods"] == []

@@ -12,8 +12,8 @@ from metricfit.cli.command_rows import title_data
 from metricfit.cli.options import Evaluate
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import check_threshold, load_model, scored_rows
-from metricfit.cli.terminal import UserError, command_line, print_message, print_result, status
-from metricfit.data.columns import quote_label
+from metricfit.cli.terminal import UserError, command_line, print_message, print_result, status, table_of_periods
+from metricfit.data.columns import order_by_time, quote_label
 from metricfit.report import formatting
 from metricfit.report.evaluation import EvaluationResult, evaluation_result
 from metricfit.report.todays_rule import read_today
@@ -36,13 +36,19 @@ def run(options: Evaluate) -> None:
         raise UserError("--group is for the values by group in the report: give --report too.")
     classifier = load_model(options.model)
     check_threshold(classifier, threshold)
-    X, y, columns = scored_rows(classifier, options, [options.group, options.today], doing="Evaluating")
+    names = [options.group, options.today, options.time]
+    X, y, columns = scored_rows(classifier, options, names, doing="Evaluating")
+    times = columns.get(options.time or "")
+    if times is not None:
+        order = order_by_time(pd.Series(times, name=options.time))
+        X, y, columns = X.take(order), y.iloc[order], {name: each[order] for name, each in columns.items()}
+        times = times[order]
     groups = columns.get(options.group or "")
     classes = classifier.classes_[classifier._order].tolist()
     today = None if options.today is None else read_today(columns[options.today], options.today, classes)
     _warn_of_absent_classes(classifier, y)
     with status("Evaluating ...", options.quiet):
-        result = evaluation_result(classifier, X, y, threshold, today) | {"report": None}
+        result = evaluation_result(classifier, X, y, threshold, today, times) | {"report": None}
         if report is not None:
             from metricfit.report.model_page import write_evaluation_page  # loads what draws
 
@@ -57,6 +63,7 @@ def run(options: Evaluate) -> None:
                 groups=groups,
                 group=options.group,
                 today=today,
+                times=times,
             )
             result["report"] = str(page)
     print_result(result, options.as_json, _lines(result, all_metrics=options.all_metrics))
@@ -79,6 +86,8 @@ def _lines(result: dict[str, Any], *, all_metrics: bool = False) -> list[str | T
     else:
         lines.append(f"{result['rows']:,} rows of {len(result['classes'])} classes.")
     lines.append(f"{result['training']['sentence']}")
+    if result["periods"]:
+        lines.append(table_of_periods(result["periods"], result["metric"], "rows"))
     if result["today"] is not None:
         lines.append(f"{result['today']['name']}: {result['metric']} {_short(result['today']['value'])} on these rows.")
     if result["better_without_model"] is not None:

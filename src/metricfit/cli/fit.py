@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -29,7 +28,15 @@ from metricfit.cli.command_rows import (
 from metricfit.cli.options import Fit
 from metricfit.cli.output_paths import claimed_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
-from metricfit.cli.terminal import INTERRUPTED, NOT_MET, UserError, command_line, print_message, print_result
+from metricfit.cli.terminal import (
+    INTERRUPTED,
+    NOT_MET,
+    UserError,
+    command_line,
+    print_message,
+    print_result,
+    table_of_periods,
+)
 from metricfit.data.columns import quote_label
 from metricfit.data.reading import ParquetTable
 from metricfit.decide.refer import check_referral
@@ -220,7 +227,7 @@ def _run(options: Fit) -> None:
     if today is not None:
         lines.append(f"{today.name}: {facts.label} {judged:.3f} on the held-out rows.")
     if periods:
-        lines += [_table_of_periods(periods, facts.label), *([] if fall is None else [f"Warning: {fall}"])]
+        lines += [table_of_periods(periods, facts.label), *([] if fall is None else [f"Warning: {fall}"])]
     lines += [f"Model: {result['model']}", f"Report: {result['report']}"]
     print_result(result, options.as_json, lines if exported is None else [*lines, *str(exported).splitlines()])
     if not facts.requirements_met:
@@ -291,15 +298,6 @@ def _lines(model: MetricClassifier, facts: ModelFacts) -> list[str | Table]:
         lines.append("Every row has a threshold of its own, by its costs.")
     lines += [] if facts.referral is None else [facts.referral]
     return [*lines, *(f"Requirement {each.text}: {each.description}." for each in facts.requirements)]
-
-
-def _table_of_periods(periods: Sequence[Period], label: str) -> Table:
-    """Make the table of the periods, the earliest first."""
-    table = Table("period", "held-out rows", label, "95 % interval")
-    for period in periods:
-        ends = "" if period.interval is None else f"{period.interval[0]:.3f} to {period.interval[1]:.3f}"
-        table.add_row(escape(str(period)), f"{period.rows:,}", f"{period.value:.3f}", ends)
-    return table
 
 
 def _interval(ends: tuple[float, float] | None) -> str:

@@ -301,12 +301,13 @@ class Evaluate(ModelOptions):
         overwrite: Replace the report if it exists.
         all_metrics: Print every metric; by default the model's and six more.
         group: Name of a column; the report then has the values of each group.
+        time: Name of a column of dates or numbers; the value is then measured by period too.
     """
 
     report: Path | None = None
     overwrite: Overwrite = False
     all_metrics: Annotated[bool, Option("--all")] = False
-    without = f"{OF_TRAINING} time drop category"
+    without = f"{OF_TRAINING} drop category"
 
 
 @dataclass(kw_only=True)

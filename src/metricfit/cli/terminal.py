@@ -23,6 +23,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 from metricfit._extras import explain_missing
@@ -58,6 +59,15 @@ def print_result(result: Mapping[str, object], as_json: bool, lines: Sequence[st
                 console.print(part, soft_wrap=False)
         else:
             out.print(printable(line), markup=False)
+
+
+def table_of_periods(periods: Sequence[Any], label: str, rows: str = "held-out rows") -> Table:
+    """Make the table of the periods, the earliest first; ``rows`` says which rows these are."""
+    table = Table("period", rows, label, "95 % interval")
+    for period in periods:
+        ends = "" if period.interval is None else f"{period.interval[0]:.3f} to {period.interval[1]:.3f}"
+        table.add_row(escape(str(period)), f"{period.rows:,}", f"{period.value:.3f}", ends)
+    return table
 
 
 def split_table(table: Table, console: Console) -> list[Table]:

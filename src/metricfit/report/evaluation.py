@@ -35,7 +35,13 @@ from metricfit.stats.delong import delong_interval
 from metricfit.stats.resampling import percentile_interval, resampled_counts
 from metricfit.tabular.facts import ModelFacts, model_facts
 from metricfit.tabular.insight.judged_rows import held_out_costs, held_out_decisions, held_out_rows, held_out_scores
-from metricfit.tabular.insight.value_intervals import class_intervals, weighted_counts
+from metricfit.tabular.insight.value_intervals import (
+    Period,
+    class_intervals,
+    measure_periods,
+    short_time,
+    weighted_counts,
+)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -218,6 +224,14 @@ class DecidedRows(Decisions):
         if self.metric.columns and self.costs is not None:
             return counts, float(np.average(paid(self.costs, decided, self.y), weights=self.weight))
         return counts, self.value(self.metric, counts)
+
+    def periods(self, times: Any) -> list[Period]:
+        """Measure the decisions by period, if rows are in the order of these times."""
+        if times is None:
+            return []
+        return measure_periods(
+            self.model, self.decided, self.y, lambda place: short_time(times[place]), self.weight, self.costs
+        )
 
     @cached_property
     def readiness(self) -> dict[str, str | None]:
@@ -528,6 +542,7 @@ class EvaluationResult(TypedDict):
         better_without_model: A sentence if flagging nobody or everybody, or always the largest class, has a better
             value here.
         today: How the rule of `--today` decides these rows; null without it.
+        periods: With `--time`, the metric by period, the earliest first; otherwise empty.
         metrics: Every metric with its interval, the model's first.
         ranking_rows: Rows of auroc and average_precision: all of them, or a sample of 2 million.
         classes: The classes by their labels; null for two classes.
@@ -551,6 +566,7 @@ class EvaluationResult(TypedDict):
     requirements: dict[str, RequirementOnRows]
     better_without_model: str | None
     today: DecidedToday | None
+    periods: list[Period]
     metrics: dict[str, Measured]
     ranking_rows: int
     classes: dict[str, ClassOnRows] | None
@@ -563,7 +579,12 @@ OF_A_CLASS = ("precision", "recall", "f1")
 
 
 def evaluation_result(
-    model: Any, X: Any, y: Any, threshold: float | None = None, today: Today | None = None
+    model: Any,
+    X: Any,
+    y: Any,
+    threshold: float | None = None,
+    today: Today | None = None,
+    times: Any = None,
 ) -> dict[str, Any]:
     """Measure a model on labelled rows.
 
@@ -573,6 +594,7 @@ def evaluation_result(
         y: Their labels.
         threshold: A threshold in place of the model's, for two classes.
         today: Today's decisions about these rows.
+        times: The time of each row, if rows are in the order of time.
 
     Returns:
         What ``metricfit evaluate --json`` prints: the value of the model's metric here and in training, every metric
@@ -616,6 +638,7 @@ def evaluation_result(
         },
         "better_without_model": None if of_model["value"] is None else rows.better_without_model(of_model["value"]),
         "today": None if today is None else DecidedToday(name=today.name, value=rows.judge(today.decided)[1]),
+        "periods": rows.periods(times),
         "metrics": measured,
         "ranking_rows": ranked_rows(len(rows)),
         "classes": None if of_two else _classes(rows),

@@ -147,6 +147,7 @@ def write_evaluation_page(
     groups: Any = None,
     group: str | None = None,
     today: Today | None = None,
+    times: Any = None,
 ) -> Path:
     """Write the page of a model on labelled rows.
 
@@ -161,6 +162,7 @@ def write_evaluation_page(
         groups: One group per row, for the values by group; rows without one are a group of their own.
         group: Name of the column with the groups.
         today: Today's decisions about these rows.
+        times: The time of each row, if rows are in the order of time.
 
     Returns:
         The path of the page.
@@ -168,7 +170,9 @@ def write_evaluation_page(
     rows = DecidedRows.of(model, X, y, threshold, None if groups is None else _group_names(groups, y))
     facts, target = rows.facts, getattr(y, "name", None)
     value, (interval,) = rows.value(rows.metric), rows.intervals([rows.metric])
-    sections = _decision_sections(rows, group)
+    periods = rows.periods(times)
+    sections = [period_values(periods, facts.label, None, "Rows in the order of time.")] if periods else []
+    sections += _decision_sections(rows, group)
     if threshold is None and not isinstance(X, ScoredRows):
         sections.append(worst_decisions(find_worst_rows(judged_rows(model, X, y, warn=False), WORST)))
     shown = {"Rows": f"{len(y):,}", **positive_class_fact(rows.classes)}

@@ -528,13 +528,17 @@ def group_values(rows: Decisions, title: str = "Values by group") -> Section | N
     return Section(title, "group_values.html", context, "The same decisions, group by group.")
 
 
-def period_values(periods: Sequence[Period], label: str, sentence: str | None) -> Section:
+IN_ORDER = "Held-out rows in the order of time, each decided by models of earlier rows, in parts of equal size."
+
+
+def period_values(periods: Sequence[Period], label: str, sentence: str | None, lead: str = IN_ORDER) -> Section:
     """Make a table of the metric in each period, the earliest first.
 
     Args:
         periods: The periods.
         label: What the metric is called.
         sentence: What the table shows, or None.
+        lead: Which rows these are.
 
     Returns:
         The section.
@@ -547,9 +551,8 @@ def period_values(periods: Sequence[Period], label: str, sentence: str | None) -
         "folded": [],
         "positives": False,
         "unlisted": 0,
-        "sentence": sentence or "The last period is not clearly worse than all rows together.",
+        "sentence": sentence or ("The last period is not clearly worse than all rows together." * (lead == IN_ORDER)),
     }
-    lead = "Held-out rows in the order of time, each decided by models of earlier rows, in parts of equal size."
     return Section("Values over time", "group_values.html", context, lead)
 
 

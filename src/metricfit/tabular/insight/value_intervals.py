@@ -7,7 +7,7 @@ where there are many errors, and do not have a width of 0 where there are none. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -289,25 +289,57 @@ def values_by_period(model: Any, times: Sequence[Any] | None = None) -> list[Per
     places = getattr(model, "_places", None)
     if places is None or not is_forward(getattr(model, "cv", None)) or len(places.rows) < 2 * FEWEST_ROWS:
         return []
-    decided, y = held_out_decisions(model), model.held_out_.y
-    weight, costs = held_out_rows(model).weight, held_out_costs(model)
-    metric, classes = get_metric(model.metric), len(model.classes_)
-    order = np.argsort(places.rows, kind="stable")
-    number = min(MOST_PERIODS, len(order) // FEWEST_ROWS)
+    rows, order = held_out_rows(model), np.argsort(places.rows, kind="stable")
+    costs, numbers = held_out_costs(model), places.rows[order]
+
+    def name(place: int) -> str:
+        return f"row {numbers[place] + 1:,}" if times is None else short_time(times[numbers[place]])
+
+    return measure_periods(
+        model,
+        held_out_decisions(model)[order],
+        model.held_out_.y[order],
+        name,
+        None if rows.weight is None else rows.weight[order],
+        None if costs is None else costs.take(order),
+    )
+
+
+def measure_periods(
+    model: Any,
+    decided: Integers,
+    y: Integers,
+    name: Callable[[int], str],
+    weight: Floats | None = None,
+    costs: RowCosts | None = None,
+) -> list[Period]:
+    """Measure decisions about rows in the order of time, on up to five periods of equally many rows.
+
+    Args:
+        model: The model, for its metric.
+        decided: The decided class numbers.
+        y: The true ones.
+        name: Returns the time of a row by its place.
+        weight: One weight per row, or None.
+        costs: What wrong decisions cost, for a metric with costs from columns.
+
+    Returns:
+        The periods, the earliest first; none if there are too few rows.
+    """
+    if len(y) < 2 * FEWEST_ROWS:
+        return []
     periods = []
-    for part in np.array_split(order, number):
-        ends = (int(places.rows[part[0]]), int(places.rows[part[-1]]))
+    for part in np.array_split(np.arange(len(y)), min(MOST_PERIODS, len(y) // FEWEST_ROWS)):
         value, interval = value_of_rows(
             decided[part],
             y[part],
-            classes,
-            metric,
+            len(model.classes_),
+            get_metric(model.metric),
             model.average,
             None if weight is None else weight[part],
             None if costs is None else costs.take(part),
         )
-        first, last = (f"row {end + 1:,}" if times is None else _short_time(times[end]) for end in ends)
-        periods.append(Period(first, last, len(part), value, interval))
+        periods.append(Period(name(int(part[0])), name(int(part[-1])), len(part), value, interval))
     return periods
 
 
@@ -381,5 +413,6 @@ def value_of_rows(
     return value, (min(low, value), max(high, value))
 
 
-def _short_time(time: Any) -> str:
+def short_time(time: Any) -> str:
+    """Write a time, without an hour if it is midnight."""
     return str(time).removesuffix(" 00:00:00")
