@@ -13,6 +13,7 @@ SETTINGS = ("0.0001", "0.001", "0.01", "0.05", "0.005", "0.25")
 #: Verdicts whose numbers are all filled in.
 FILLED = ("btg-1", "btg-2", "btg-4", "btg-6", "btg-7", "btg-9", "btg-11", "btg-1b", "multiclass-1", "multiclass-2")
 FILLED += ("constrained-5", "constrained-6", "btg-3", "btg-5", "btg-12", "btg-steps", "surrogate-2", "summary")
+FILLED += ("anyloss-perceptron", "anyloss-mlp")
 
 
 def results():
@@ -37,6 +38,7 @@ def test_places_are_filled_in():
     assert one("btg-1 | paper | adult | F1* minus BCE | f1") == "It is +0.12."
     assert one("range: btg-1 | paper | adult | BCE | f1") == "It is 0.50 to 0.60."
     assert one("above: btg-1 | paper | adult | BCE | f1 | 0.55") == "It is 3 of 6."
+    assert one("sets: btg-1 | paper | F1* minus BCE | f1 | 1") == "It is +0.1."
     assert one("p: btg-1 | paper | adult | F1* minus BCE | f1") == "It is 0.031."  # 2 / 2^6
     assert one("agree: btg-1 | paper | adult") == "It is 1 of 2."  # 0.67 is 0.63 ± 0.04, 0.55 is not 0.26 ± 0.12
     published = [

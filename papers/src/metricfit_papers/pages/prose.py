@@ -4,6 +4,7 @@ A place in double brackets names what stands there; parts are separated by bars:
 
 - ``[[btg-1 | paper | adult | F1* | f1]]``: the mean over the trials, with two decimal places, or ``| 3`` with three;
 - ``[[btg-1 | paper | adult | F1* minus BCE | f1]]``: a difference of means, with its sign;
+- ``[[sets: anyloss-mlp | paper | AnyLoss minus BCE | f1]]``: the mean over all datasets, or a difference;
 - ``[[range: btg-1 | paper | adult | F1* | f1]]``: the smallest and the largest value of a trial;
 - ``[[above: surrogate-2 | paper | tshirt | BCE | f1 | 0.25]]``: how many of the trials are above a number;
 - ``[[p: btg-1 | paper | adult | F1* minus BCE | f1]]``: Wilcoxon's p of the pairs of trials;
@@ -76,6 +77,15 @@ def _mean(
     return _signed(means[0] - means[1], int(places))
 
 
+def _sets(results: Stored, table: str, protocol: str, row: str, column: str, places: str = str(PLACES)) -> str:
+    datasets = _datasets(results, table, protocol).values()
+    means = [
+        statistics.fmean(statistics.fmean(rows[name]["values"][column]) for rows in datasets)
+        for name in row.split(MINUS)
+    ]
+    return f"{means[0]:.{int(places)}f}" if len(means) == 1 else _signed(means[0] - means[1], int(places))
+
+
 def _range(results: Stored, table: str, protocol: str, dataset: str, row: str, column: str) -> str:
     values = _trials(results, table, protocol, dataset, row, column)
     return f"{min(values):.{PLACES}f} to {max(values):.{PLACES}f}"
@@ -115,6 +125,7 @@ def _signed(difference: float, places: int) -> str:
 
 KINDS: dict[str, Callable[..., str]] = {
     "mean": _mean,
+    "sets": _sets,
     "range": _range,
     "above": _above,
     "p": _p,
