@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from studies import calibrations, portfolio, several_classes
+from studies import calibrations, default_seconds, portfolio, several_classes
 from studies.common import ROOT
 
 
@@ -40,6 +40,11 @@ def test_venn_abers_and_isotonic_give_the_shares_of_a_step():
         np.testing.assert_allclose(1 / (1 + np.exp(-logits)), [0.2, 0.7], atol=0.01)
 
 
+def test_what_is_not_training_or_predicting_is_a_small_share():
+    measured = default_seconds.measure((178, 13, 3), "default")
+    assert 0.8 * measured["seconds"] < measured["families"] < measured["seconds"]
+
+
 def test_draws_keep_the_share_of_positives():
     y = (np.arange(5000) % 10 == 0).astype(int)
     train, judging = portfolio.draw_rows(y, 0, "ecoli")
@@ -64,12 +69,16 @@ def test_rules_of_several_classes_are_judged_from_the_logits_of_a_cell(tmp_path)
     assert values["cost"]["default, plug-in"] < values["cost"]["default, argmax"]
 
 
-@pytest.mark.parametrize("study", [portfolio, calibrations, several_classes], ids=lambda study: study.__name__)
-def test_the_page_shows_the_stored_results(study, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("study", "arguments"),
+    [(portfolio, []), (calibrations, []), (several_classes, []), (default_seconds, ["page"])],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_the_page_shows_the_stored_results(study, arguments, tmp_path, monkeypatch):
     page = ROOT / "docs" / "evidence" / "tables.md"
     copy = tmp_path / "tables.md"
     copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
     monkeypatch.setattr(study, "PAGE", copy)
-    study.main([])
+    study.main(arguments)
     assert copy.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
     assert json.loads(study.RESULTS.read_text(encoding="utf-8"))
