@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ from metricfit.tabular.compare.methods import (
     read_predictions,
     split_methods,
 )
-from metricfit.tabular.compare.paired_rows import MOST_CLASSES, FoldTest, RowTest
+from metricfit.tabular.compare.paired_rows import MOST_CLASSES, FoldTest, PairTest, RowTest
 from metricfit.tabular.compare.trainings import (
     Compared,
     ComparedRows,
@@ -172,10 +173,13 @@ class Comparison:
         Returns:
             The recommended row, the verdict and the reasons.
         """
+        return advise(self.rows, self.metric, label, self._test)
+
+    @cached_property
+    def _test(self) -> PairTest:
         by_fold = FoldTest({row.name: row.values for row in self.rows}, get_metric(self.metric))
         grouped = self.groups is not None
-        test = by_fold if grouped else RowTest.of(self.decisions, self.labels, self.average, by_fold)
-        return advise(self.rows, self.metric, label, test)
+        return by_fold if grouped else RowTest.of(self.decisions, self.labels, self.average, by_fold)
 
     @property
     def tested_by(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -116,6 +116,7 @@ class RowTest:
     metric: Metric
     average: ScalarAverage
     otherwise: PairTest
+    _known: dict[tuple[str, str], Floats] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -147,7 +148,7 @@ class RowTest:
         if name not in self.decided or base not in self.decided:
             return self.otherwise(name, base, comparisons)
         pairs = list(zip(self.values[name], self.values[base], strict=True))
-        drawn, level = self._draws(self.decided[name], self.decided[base]), 1 - (1 - LEVEL) / comparisons
+        drawn, level = self._draws(name, base), 1 - (1 - LEVEL) / comparisons
         low, high = compute_interval(drawn, None, level)
         span = float(np.subtract(*self.metric.bounds[::-1]))
         gains = -drawn if self.metric.minimize else drawn
@@ -168,21 +169,29 @@ class RowTest:
             statistic=difference / max(float(drawn.std()), 1e-12),
         )
 
-    def _draws(self, first: Integers, second: Integers) -> Floats:
+    def _draws(self, name: str, base: str) -> Floats:
         """Draw the difference of the means over the folds; rows count by their label and their two decisions."""
+        if (base, name) in self._known:
+            return -self._known[base, name]
+        if (name, base) in self._known:
+            return self._known[name, base]
+        first, second = self.decided[name], self.decided[base]
         classes, rng = int(max(self.labels.max(), first.max(), second.max(), 1)) + 1, np.random.default_rng(0)
         total = np.zeros(DRAWS)
         for fold in range(self.folds.max() + 1):
             part = self.folds == fold
-            cell = (self.labels[part] * classes + first[part]) * classes + second[part]
-            counts = np.bincount(cell, minlength=classes**3)
-            drawn = rng.multinomial(len(cell), counts / len(cell), size=DRAWS).reshape(-1, classes, classes, classes)
-            total += self._value(drawn.sum(3)) - self._value(drawn.sum(2))
-        return total / (self.folds.max() + 1)
+            cells, counts = np.unique(
+                np.stack([self.labels[part], first[part], second[part]]), axis=1, return_counts=True
+            )
+            drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size=DRAWS).astype(np.float64)
+            for decided, sign in ((cells[1], 1), (cells[2], -1)):
+                in_matrix = np.eye(classes**2)[cells[0] * classes + decided]
+                total += sign * self._value((drawn @ in_matrix).reshape(-1, classes, classes))
+        self._known[name, base] = total / (self.folds.max() + 1)
+        return self._known[name, base]
 
-    def _value(self, matrix: np.ndarray) -> Floats:
-        cells = matrix.astype(np.float64)
+    def _value(self, matrix: Floats) -> Floats:
         if matrix.shape[-1] > 2:
-            return np.asarray(averaged(self.metric, ConfusionMatrix(cells), self.average))
-        (tn, fp), (fn, tp) = cells.transpose(1, 2, 0)[..., None]
+            return np.asarray(averaged(self.metric, ConfusionMatrix(matrix), self.average))
+        (tn, fp), (fn, tp) = matrix.transpose(1, 2, 0)[..., None]
         return np.asarray(averaged(self.metric, Counts(tp, fp, fn, tn), self.average))
