@@ -67,6 +67,12 @@ class OnOtherRows(Callback):
             row["mean"] = self.means[row.get("member", 0)]
 
 
+class StopsInThirdEpoch(Callback):
+    def epoch_ended(self, rows):
+        if rows[0]["epoch"] == 3:
+            raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("number", [1, 3])
 def test_numbers_of_other_rows_by_epoch_are_in_the_history_also_after_an_interruption(table, tmp_path, number):
     x, y = table
@@ -74,16 +80,17 @@ def test_numbers_of_other_rows_by_epoch_are_in_the_history_also_after_an_interru
     parts = [(torch.arange(80), torch.arange(80, 120))] * number
     start = [nn.Linear(3, 1) for _ in range(number)]
 
-    def run(epochs, folder, **more):
+    def run(folder, *others, **more):
         members = [nn.Linear(3, 1) for _ in range(number)]
         for model, first in zip(members, start, strict=True):
             model.load_state_dict(first.state_dict())
-        settings = {"splits": parts, "lr": 0.05, "epochs": epochs, "progress": False, "checkpoint_dir": folder} | more
-        return fit_population(members, (x, y), WeightedBCELoss(), callbacks=[OnOtherRows(x[:9])], **settings)
+        settings = {"splits": parts, "lr": 0.05, "epochs": 4, "progress": False, "checkpoint_dir": folder} | more
+        return fit_population(members, (x, y), WeightedBCELoss(), callbacks=[OnOtherRows(x[:9]), *others], **settings)
 
-    whole = run(4, tmp_path / "whole")
-    run(2, tmp_path / "parts")
-    resumed = run(4, tmp_path / "parts", resume=True)
+    whole = run(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "parts", StopsInThirdEpoch())
+    resumed = run(tmp_path / "parts", resume=True)
     for result, again in zip(whole, resumed, strict=True):
         means = result.history["mean"]
         assert len(set(means)) == 4

@@ -572,7 +572,7 @@ def estimate_seconds(known: Sequence[tuple[str, float]], families: Sequence[str]
 
     Example:
         >>> estimate_seconds([("boosting", 2.0)], ["boosting_small", "extra_trees"])
-        12.0
+        9.0
     """
     if not families:
         return 0.0

@@ -375,8 +375,9 @@ class Monitor:
 
         Example:
             >>> from metricfit import Counts
-            >>> Monitor("accuracy").measure_counts(Counts(tp=3, fp=1, fn=0, tn=4), exclusive=False).value
-            0.875
+            >>> counts = Counts.from_labels(torch.tensor([1, 1, 0, 0]), torch.tensor([1, 0, 0, 0]))
+            >>> Monitor("accuracy").measure_counts(counts, exclusive=False).value
+            0.75
         """
         assert isinstance(self.measured, Metric)
         values = self.values(counts)

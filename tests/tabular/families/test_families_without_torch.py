@@ -42,7 +42,7 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """
-NAMES = ["linear", "kernel", "boosting", "boosting_small", "boosting_metric", "extra_trees"]
+NAMES = ["linear", "boosting_small", "extra_trees", "boosting", "kernel", "boosting_metric"]
 
 
 def test_families_work_and_networks_say_what_to_install():
