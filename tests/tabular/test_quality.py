@@ -1,4 +1,4 @@
-"""``quality``: which families "auto" stands for, groups whose settings are averaged, and the time that is kept."""
+"""``quality``: which families "auto" stands for, and the time that is kept."""
 
 import time
 
@@ -9,8 +9,7 @@ from metricfit import MetricClassifier
 from metricfit.metrics import f1
 from metricfit.tabular import out_of_fold
 from metricfit.tabular.families import DEFAULT, choice, make_families
-from metricfit.tabular.families.family import Deadline, Features, MeanOfModels
-from metricfit.tabular.families.portfolio import GROUPS, PORTFOLIO
+from metricfit.tabular.families.family import Deadline, Features
 
 
 def names(quality, models="auto"):
@@ -19,12 +18,13 @@ def names(quality, models="auto"):
     ]
 
 
-def test_each_quality_has_the_families_of_the_one_before():
+def test_each_quality_has_the_families_of_the_one_before(monkeypatch):
+    monkeypatch.setattr(choice, "find_spec", lambda package: package)
     assert names("fast") == ["linear", "boosting_small"]
     assert names("default") == list(DEFAULT)
     best = names("best")
     assert best[:5] == list(DEFAULT)
-    assert {"boosting_seven", "boosting_stumps"} <= set(best)
+    assert {"catboost", "xgboost"} <= set(best)
 
 
 def test_trees_come_before_the_kernel():
@@ -33,15 +33,8 @@ def test_trees_come_before_the_kernel():
 
 
 def test_best_has_only_what_is_installed(monkeypatch):
-    monkeypatch.setattr(choice, "is_installed", lambda name: "catboost" not in name)
-    assert not any("catboost" in name for name in names("best"))
-    assert "xgboost" in names("best")
-
-
-def test_named_models_are_not_averaged():
-    made = make_families(["boosting", "boosting_seven"], metric=f1, average="macro", requirements=(), quality="best")
-    assert [family.group for family in made] == [None, None]
-    assert set(GROUPS) <= {*PORTFOLIO, *DEFAULT}
+    monkeypatch.setattr(choice, "find_spec", lambda package: None)
+    assert names("best") == list(DEFAULT)
 
 
 def test_an_unknown_quality_is_refused(blobs):
@@ -59,19 +52,6 @@ def steps():
 @pytest.fixture(scope="module")
 def best(steps):
     return MetricClassifier("f1", quality="best", members=3, random_state=0, n_jobs=1).fit(*steps)
-
-
-def test_the_settings_of_a_group_are_one_family_whose_logits_are_their_mean(best, steps):
-    X, _ = steps
-    assert [row.name for row in best.models_].count("boosting") == 1
-    group = next((each.model for each in best.ensemble_.members if isinstance(each.model, MeanOfModels)), None)
-    assert group is not None, [(row.name, row.weight) for row in best.models_]
-    features = Features(best.encoder_.transform(X))
-    expected = np.mean([model.logits(features) for model in group.models], axis=0)
-    np.testing.assert_allclose(group.logits(features), expected, rtol=1e-12)
-    of_folds = [group.of_fold(fold).logits(features) for fold in range(group.folds)]
-    np.testing.assert_allclose(np.mean(of_folds, axis=0), expected, rtol=1e-9)
-    assert group.folds == 3
 
 
 def test_a_model_of_the_best_quality_is_saved_and_loaded(best, steps, tmp_path):

@@ -25,7 +25,7 @@ from metricfit.tabular.estimator_scores import SMALLEST_TRAINING_SHARE, check_tr
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, Floats, Integers, TrainingRows
 from metricfit.tabular.large_rows import CompactFeatures, split_large_table
-from metricfit.tabular.out_of_fold import FamilyResult, FitTracker, choose_watcher, fit_families, join_groups
+from metricfit.tabular.out_of_fold import FamilyResult, FitTracker, choose_watcher, fit_families
 from metricfit.tabular.row_folds import Splits, choose_folds, is_forward
 from metricfit.tabular.training_rows import PreparedRows
 
@@ -122,7 +122,6 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         tracker=FitTracker(watcher, names, len(splits), deadline, value_of, metric.minimize),
         seconds_after=seconds_after,
     )
-    results = join_groups(results, families)
     out_of_fold, held_out = collect([result.logits for result in results])
     parts = parts_of(held_out, places.folds)
     numbers, pairs = judges_of(places.folds, parts)

@@ -37,7 +37,6 @@ from metricfit.tabular.families.family import (
     FittedModel,
     Floats,
     Integers,
-    MeanOfModels,
     OutOfTime,
     Splits,
     TrainingRows,
@@ -166,30 +165,6 @@ def _not_begun(family: Family, tracker: FitTracker, limit: Deadline) -> LeftOut 
 def _too_slow(family: Family, estimate: float, limit: Deadline) -> LeftOut:
     left = _few_digits(max(0.0, limit.seconds_left))
     return LeftOut(family.name, f"would take about {_few_digits(estimate)} s more, and {left} s are left")
-
-
-def join_groups(results: Sequence[FamilyResult], families: Sequence[Family]) -> list[FamilyResult]:
-    """Average the settings of each group, so that weights are chosen for few families.
-
-    Weights of twenty single settings fit the choice to the held-out rows (``studies/portfolio.py``).
-    """
-    groups = {family.name: family.group or family.name for family in families}
-    joined: dict[str, list[FamilyResult]] = {}
-    for result in results:
-        joined.setdefault(groups[result.name], []).append(result)
-    return [members[0] if len(members) == 1 else _mean_of(name, members) for name, members in joined.items()]
-
-
-def _mean_of(name: str, members: Sequence[FamilyResult]) -> FamilyResult:
-    folds = zip(*(member.fold_models for member in members), strict=True)
-    return FamilyResult(
-        name,
-        MeanOfModels(tuple(member.model for member in members)),
-        np.mean([member.logits for member in members], axis=0),
-        sum(member.seconds for member in members),
-        tuple(MeanOfModels(models) for models in folds),
-        members[0].fitted_rows,
-    )
 
 
 def fit_family(
@@ -397,7 +372,6 @@ RELATIVE_SECONDS = {
     "boosting_small": 1.0,
     "boosting_metric": 1.5,
     "extra_trees": 3.5,
-    "random_forest": 6.0,
     "catboost": 6.0,
     "network": 5.0,
 }

@@ -53,7 +53,7 @@ def fit(network: NetworkFamily, rows: TrainingRows, folds: int = 2, seed: int = 
     return network.fit_folds(rows, split(rows, folds), seed=seed, deadline=Deadline())
 
 
-@pytest.mark.parametrize("kind", ["mlp", "embedded", "blend", "tabm"])
+@pytest.mark.parametrize("kind", ["mlp", "embedded", "tabm"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_logits_have_one_column_for_two_classes_and_one_per_class_for_several(kind: str, classes: int) -> None:
     rows = table(classes=classes)
@@ -77,7 +77,7 @@ def test_a_network_learns_what_rows_that_were_held_out_can_confirm() -> None:
 
 def test_the_mean_of_the_members_is_the_same_for_a_row_alone_and_among_others() -> None:
     rows = table(1100)  # more than one batch of a prediction
-    network = family(kind="blend", epochs=1, batch_size=1024)
+    network = family(kind="embedded", epochs=1, batch_size=1024)
     models = fit(network, rows)
     combined = network.combine(models)
     together = combined.logits(rows.features)
@@ -177,10 +177,9 @@ def test_every_recipe_trains(recipe: Any) -> None:
     assert len(model.history) == (2 if recipe in ("two_stage", "constrained") else 1)
 
 
-@pytest.mark.parametrize("recipe", ["focal", "surrogate"])
-def test_the_baselines_are_for_two_classes(recipe: Any) -> None:
+def test_the_baseline_is_for_two_classes() -> None:
     with pytest.raises(InvalidValueError, match="two classes"):
-        fit(family(recipe=recipe), table(classes=3))
+        fit(family(recipe="focal"), table(classes=3))
 
 
 def test_constrained_training_needs_requirements() -> None:
@@ -205,7 +204,7 @@ def test_a_user_s_own_network_is_trained() -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"kind": "deep"}, InvalidValueError, "kind is one of 'auto', 'blend', 'tabm', 'embedded', 'mlp'"),
+        ({"kind": "deep"}, InvalidValueError, "kind is one of 'auto', 'tabm', 'embedded', 'mlp'"),
         ({"recipe": "hinge"}, InvalidValueError, "recipe is one of 'bce'"),
         ({"kind": "tabm", "recipe": "constrained"}, InvalidValueError, "use kind='embedded'"),
         ({"epochs": 0}, InvalidValueError, "epochs is a whole number"),
@@ -264,8 +263,8 @@ def test_columns_that_are_constant_in_the_rows_have_one_bin() -> None:
     assert Architecture("embedded", 2, 1, width=4).build(edges)(x).shape == (40, 1)
 
 
-def test_the_recipes_are_those_of_training_and_two_baselines() -> None:
-    assert (*recipes.NAMES, "focal", "surrogate") == RECIPES
+def test_the_recipes_are_those_of_training_and_a_baseline() -> None:
+    assert (*recipes.NAMES, "focal") == RECIPES
 
 
 def test_there_is_no_network_of_an_unknown_kind() -> None:

@@ -8,16 +8,14 @@ import pytest
 from metricfit.boosting.functions import prior_logits
 from metricfit.tabular.families import other_boosting
 from metricfit.tabular.families.family import Deadline, Expected, OutOfTime, choose_candidates, restore_model
-from metricfit.tabular.families.other_boosting import CatBoost, XGBoost
-
-KINDS = {"catboost": CatBoost, "xgboost": XGBoost}
+from metricfit.tabular.families.other_boosting import PACKAGES, OtherBoosting
 
 
-@pytest.fixture(params=list(KINDS))
+@pytest.fixture(params=list(PACKAGES))
 def family(request, monkeypatch):
     pytest.importorskip(request.param)
     monkeypatch.setattr(other_boosting, "ROUNDS", 25)
-    return KINDS[request.param]()
+    return OtherBoosting(request.param)
 
 
 def own_predictions(family, rows, new):
@@ -83,6 +81,7 @@ def test_a_pruned_tree_of_xgboost_has_only_the_nodes_that_are_reached():
         "split_indices": [3, 0, 0, 0, 0],
     }
     tree = other_boosting._tree_of_xgboost(json.loads(json.dumps(pruned)))
-    assert tree.leaves.tolist() == [-1.0, 2.0]
-    assert (tree.left.tolist(), tree.right.tolist(), tree.columns.tolist()) == ([-1], [-2], [3])
-    assert tree.thresholds[0] < 0.5
+    lines = dict(line.split("=") for line in tree.split("\n") if line)
+    assert lines["leaf_value"] == "-1.0 2.0"
+    assert (lines["left_child"], lines["right_child"], lines["split_feature"]) == ("-1", "-2", "3")
+    assert float(lines["threshold"]) < 0.5

@@ -37,7 +37,6 @@ FAMILIES = {
     "kernel": Kernel(),
     "network": NetworkFamily(Network("embedded", epochs=1), get_metric("f1")),
     "tabm": NetworkFamily(Network("tabm", epochs=1), get_metric("f1")),
-    "blend": NetworkFamily(Network("blend", epochs=1), get_metric("f1")),
     "user probabilities": UserModel("mine", LogisticRegression()),
     "user scores": UserModel("mine", LinearSVC()),
 }

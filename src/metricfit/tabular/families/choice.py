@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from metricfit._extras import explain_missing
@@ -18,7 +20,8 @@ from metricfit.tabular.families.in_context import PACKAGES, InContext, InContext
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear, TextLinear
 from metricfit.tabular.families.network import Network
-from metricfit.tabular.families.portfolio import GROUPS, PORTFOLIO, is_installed
+from metricfit.tabular.families.other_boosting import PACKAGES as OTHER_BOOSTING
+from metricfit.tabular.families.other_boosting import OtherBoosting
 from metricfit.tabular.families.user_model import UserModel
 
 #: The families by name, in the order in which they are fitted: by what they are worth per second.
@@ -29,7 +32,7 @@ NAMES = (
     "extra_trees",
     "boosting",
     "kernel",
-    *PORTFOLIO,
+    *OTHER_BOOSTING,
     "tabicl",
     "tabpfn",
     "boosting_metric",
@@ -84,7 +87,7 @@ def make_families(
         "boosting_small": lambda: Boosting("boosting_small", SMALL),
         "boosting_metric": lambda: Boosting("boosting_metric", SMALL, metric=metric, average=average),
         "extra_trees": ExtraTrees,
-        **PORTFOLIO,
+        **{package: partial(OtherBoosting, package) for package in OTHER_BOOSTING},
         "tabicl": lambda: InContextFamily(InContext("tabicl"), device),
         "tabpfn": lambda: InContextFamily(InContext("tabpfn"), device),
         "network": lambda: network(Network()),
@@ -126,9 +129,6 @@ def make_families(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidValueError(f"two models are called {twice!r}; name them: models=[('first', ...), ('second', ...)]")
-    if quality == "best" and models == "auto":
-        for family in families:
-            family.group = GROUPS.get(family.name)
     order = {name: place for place, name in enumerate(NAMES)}
     return sorted(families, key=lambda family: order.get(family.name, len(order)))
 
@@ -143,7 +143,7 @@ def default_families(table: Any, quality: str = "default") -> tuple[str, ...]:
     if free_text_columns(table):
         names.add("text")
     if quality == "best":
-        names |= {name for name in PORTFOLIO if is_installed(name)}
+        names |= {package for package in OTHER_BOOSTING if find_spec(package) is not None}
         names |= {package for package in PACKAGES if own_weights(package) is not None}
     return tuple(name for name in NAMES if name in names)
 

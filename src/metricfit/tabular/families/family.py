@@ -253,11 +253,9 @@ class Family(ABC):
         fits_all_folds: Whether all folds are fitted as one computation.
         takes_all_rows: Whether it is fitted on all rows of a large table, and not on a sample.
         jobs: Threads of one fit; above 1 only where folds are fitted one after the other.
-        group: The name of several settings whose mean is one family of the ensemble; None if it is one by itself.
     """
 
     name: str
-    group: str | None = None
     can_be_stopped: bool = True
     growth: float = 1.0
     trains_for_metric: bool = False
@@ -358,23 +356,6 @@ class MeanOfFolds(FittedModel):
         if not state.parts:
             raise ModelFileError(f"{state.kind}: there are no models")
         return cls(tuple(restore_model(part, expected) for part in state.parts))
-
-
-class MeanOfModels(MeanOfFolds):
-    """The mean of several settings' logits, each of which has models of all folds."""
-
-    @property
-    def folds(self) -> int:
-        """The number of folds of every setting."""
-        return min(model.folds for model in self.models)
-
-    def of_fold(self, fold: int) -> FittedModel:
-        """Return the settings' models of one fold."""
-        return MeanOfModels(tuple(model.of_fold(fold) for model in self.models))
-
-    def state(self) -> ModelState:
-        """Return the states of the models."""
-        return ModelState("mean_of_models", parts=tuple(model.state() for model in self.models))
 
 
 def to_logits(probabilities: Floats, classes: int) -> Floats:
@@ -511,7 +492,6 @@ class Expected:
 #: The module and the class that reads each kind of state; networks need torch, which others do not.
 KINDS = {
     "mean_of_folds": ("family", "MeanOfFolds"),
-    "mean_of_models": ("family", "MeanOfModels"),
     "boosted_trees": ("boosting", "BoostedTrees"),
     "forests": ("forest", "Forests"),
     "linear": ("linear", "LinearModel"),

@@ -162,22 +162,12 @@ class ExtraTrees(Family):
     Args:
         trees: Trees per fold; None for 200, for 100 above 250,000 values (rows times columns) and for 50 above 20,000
             rows.
-        name: Its name.
-        max_features: The share of the columns that are tried for a split, or scikit-learn's "sqrt".
-        best_cuts: Whether the best cut of each column is tried and each tree has its own draw of the rows, as in a
-            random forest.
     """
 
-    def __init__(
-        self,
-        trees: int | None = None,
-        name: str = "extra_trees",
-        *,
-        max_features: float | str = 0.5,
-        best_cuts: bool = False,
-    ) -> None:
-        self.trees, self.name = trees, name
-        self.max_features, self.best_cuts = max_features, best_cuts
+    name = "extra_trees"
+
+    def __init__(self, trees: int | None = None) -> None:
+        self.trees = trees
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Grow the trees of scikit-learn's ExtraTreesClassifier.
@@ -194,15 +184,10 @@ class ExtraTrees(Family):
 
         def grow(seed_of_tree: int) -> Tree:
             deadline.check()
-            weight = _drawn(train, seed_of_tree) if self.best_cuts else train.weight
-            tree = kind(
-                splitter="best" if self.best_cuts else "random",
-                max_features=self.max_features,
-                min_samples_leaf=1 + len(train) // ROWS_PER_LEAF_ROW,
-                random_state=seed_of_tree,
-            )
+            leaf = 1 + len(train) // ROWS_PER_LEAF_ROW
+            tree = kind(splitter="random", max_features=0.5, min_samples_leaf=leaf, random_state=seed_of_tree)
             with config_context(skip_parameter_validation=True):  # a third of the time of a small tree
-                grown = tree.fit(x, target, sample_weight=weight, check_input=False).tree_
+                grown = tree.fit(x, target, sample_weight=train.weight, check_input=False).tree_
             return _with_shares(grown) if len(known) == 2 else grown
 
         members = tuple(joblib.Parallel(self.jobs, backend="threading")(joblib.delayed(grow)(each) for each in seeds))
@@ -223,12 +208,6 @@ def _usual_number_of_trees(train: TrainingRows) -> int:
     if len(train) > MANY_ROWS:
         return TREES_OF_MANY_ROWS
     return TREES if train.x.size <= MANY_VALUES else TREES_OF_MANY_VALUES
-
-
-def _drawn(train: TrainingRows, seed: int) -> Floats:
-    """Return the weights of a draw with replacement."""
-    counts = np.bincount(np.random.RandomState(seed).randint(len(train), size=len(train)), minlength=len(train))
-    return np.asarray(counts if train.weight is None else counts * train.weight, dtype=np.float64)
 
 
 def _narrow(numbers: NDArray[np.integer]) -> NDArray[np.integer]:

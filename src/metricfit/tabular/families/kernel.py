@@ -21,7 +21,6 @@ from metricfit.tabular.families.family import (
     predict_in_parts,
 )
 
-PENALTY = 3.0
 MOST_ROWS = 10_000
 #: Rows times support vectors that are evaluated at a time.
 NUMBERS_AT_ONCE = 2**22
@@ -91,22 +90,20 @@ class Kernel(Family):
 
     Args:
         gamma: The kernel's width; None to choose it by the variance of the columns.
-        name: Its name.
-        penalty: scikit-learn's C.
-        narrower: The kernel's width is multiplied by this.
     """
 
+    name = "kernel"
     can_be_stopped = False
     growth = 2.0
+    #: scikit-learn's C.
+    penalty = 3.0
 
-    def __init__(
-        self, gamma: float | None = None, name: str = "kernel", *, penalty: float = PENALTY, narrower: float = 1.0
-    ) -> None:
-        self.gamma, self.name, self.penalty, self.narrower = gamma, name, penalty, narrower
+    def __init__(self, gamma: float | None = None) -> None:
+        self.gamma = gamma
 
     def prepare(self, rows: TrainingRows) -> Kernel:
         """Choose the kernel's width by the variance of the columns, the same for all folds."""
-        return Kernel(self.narrower * _width(rows), self.name, penalty=self.penalty)
+        return Kernel(_width(rows))
 
     def reason_to_skip(self, rows: TrainingRows) -> str | None:
         """Skip tables of more than 10,000 rows."""
@@ -114,7 +111,7 @@ class Kernel(Family):
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Fit one machine for two classes, or one for each of several classes against the rest."""
-        gamma = self.narrower * _width(train) if self.gamma is None else self.gamma
+        gamma = _width(train) if self.gamma is None else self.gamma
         x = train.x.astype(np.float64)
         coefficients = np.zeros((len(x), train.outputs), dtype=np.float32)
         intercepts = np.full(train.outputs, -20.0)

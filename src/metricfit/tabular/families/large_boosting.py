@@ -57,7 +57,6 @@ class LargeBoosting(Boosting):
 
     def __init__(self, family: Boosting, binned: BinnedRows, deadline: Deadline) -> None:
         super().__init__(family.name, family.trees, metric=family.metric, average=family.average)
-        self.group = family.group
         self.binned, self.jobs, self.deadline = binned, binned.jobs, deadline
 
     def fit_folds(self, rows: TrainingRows, splits: Splits, *, seed: int, deadline: Deadline) -> Sequence[Candidates]:

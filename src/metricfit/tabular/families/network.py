@@ -9,11 +9,11 @@ from typing import Any, Literal
 from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.checks import check_positive, check_whole
 
-KINDS = ("auto", "blend", "tabm", "embedded", "mlp")
+KINDS = ("auto", "tabm", "embedded", "mlp")
 OwnNetwork = Callable[[int, int], Any]
-#: The recipes of ``train.recipes``, and two baselines for two classes.
-RecipeName = Literal["bce", "metric", "mix", "two_stage", "constrained", "focal", "surrogate"]
-RECIPES: tuple[RecipeName, ...] = ("bce", "metric", "mix", "two_stage", "constrained", "focal", "surrogate")
+#: The recipes of ``train.recipes``, and a baseline for two classes.
+RecipeName = Literal["bce", "metric", "mix", "two_stage", "constrained", "focal"]
+RECIPES: tuple[RecipeName, ...] = ("bce", "metric", "mix", "two_stage", "constrained", "focal")
 #: Recipes that do not use the metric.
 WITHOUT_METRIC = ("bce", "focal")
 
@@ -23,11 +23,11 @@ class Network:
     """Settings of the networks of MetricClassifier.
 
     Args:
-        kind: "mlp", "embedded" (an MLP with piecewise-linear embeddings), "blend" (the mean of these two), "tabm", or
-            a function of the numbers of inputs and outputs that returns a module. "auto" is "embedded".
+        kind: "mlp", "embedded" (an MLP with piecewise-linear embeddings), "tabm", or a function of the numbers of
+            inputs and outputs that returns a module. "auto" is "embedded".
         recipe: "bce" (cross-entropy), "mix" (cross-entropy plus half the metric's loss), "metric", "two_stage" or
-            "constrained"; as baselines also "focal" and "surrogate". For F1 with a tuned threshold, "bce" and "mix"
-            were level in our comparison, and "bce" is faster.
+            "constrained"; as a baseline also "focal". For F1 with a tuned threshold, "bce" and "mix" were level in our
+            comparison, and "bce" is faster.
         epochs: Epochs per stage, each of which has a learning rate that rises and falls; None to choose by the rows.
         patience: Epochs without a lower validation loss after which a member stops; None for a fifth of the epochs. The
             weights of the epoch with the lowest validation loss are kept.
@@ -41,7 +41,7 @@ class Network:
     Example:
         >>> Network(recipe="mix", epochs=20)
         Network(recipe='mix', epochs=20)
-        >>> Network("blend", recipe="constrained")
+        >>> Network("tabm", recipe="constrained")
         Traceback (most recent call last):
         metricfit.errors.InvalidValueError: recipe='constrained' trains one network; use kind='embedded' or kind='mlp'
     """
@@ -61,7 +61,7 @@ class Network:
             )
         if self.recipe not in RECIPES:
             raise InvalidValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}; got {quote(self.recipe)}")
-        if self.kind in ("blend", "tabm") and self.recipe == "constrained":
+        if self.kind == "tabm" and self.recipe == "constrained":
             raise InvalidValueError(f"recipe={self.recipe!r} trains one network; use kind='embedded' or kind='mlp'")
         for name, what in (
             ("epochs", "epochs per stage, or None to choose by the rows"),

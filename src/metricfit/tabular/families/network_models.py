@@ -25,10 +25,10 @@ import metricfit.train as engine  # its fit_folds is loaded when first used: pre
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.errors import InvalidValueError, ModelFileError, quote
-from metricfit.losses import FocalLoss, SurrogateFBetaLoss
+from metricfit.losses import FocalLoss
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.models import Blend, PerMember, TabM, embedded_mlp, mlp, piecewise_linear, quantile_bins
+from metricfit.models import PerMember, TabM, embedded_mlp, mlp, piecewise_linear, quantile_bins
 from metricfit.tabular.families.family import (
     Deadline,
     Expected,
@@ -79,11 +79,11 @@ class Architecture:
     """The description of a network, from which it can be built several times.
 
     Attributes:
-        kind: "blend", "tabm", "embedded", "mlp", or "own" for a user-defined network.
+        kind: "tabm", "embedded", "mlp", or "own" for a user-defined network.
         in_features: Number of inputs.
         out_features: 1 for two classes, otherwise the number of classes.
         width: Width of the embedding of each input; 0 for no embeddings.
-        hidden: Number of units of each hidden layer of "blend", "embedded" and "mlp".
+        hidden: Number of units of each hidden layer of "embedded" and "mlp".
 
     Raises:
         InvalidValueError: There is no such kind.
@@ -102,7 +102,7 @@ class Architecture:
     @property
     def parts(self) -> int:
         """Number of networks that it consists of, each with its own loss."""
-        return {"tabm": TABM_MEMBERS, "blend": 2}.get(self.kind, 1)
+        return TABM_MEMBERS if self.kind == "tabm" else 1
 
     @property
     def numbers_per_row(self) -> int:
@@ -133,11 +133,9 @@ class Architecture:
             embedding = piecewise_linear(edges, self.width)
         if self.kind == "tabm":
             return TabM(self.in_features, self.out_features, embedding=embedding, k=TABM_MEMBERS)
-        plain = mlp(self.in_features, self.hidden, self.out_features, DROPOUT)
         if embedding is None:
-            return plain
-        embedded = embedded_mlp(embedding, self.hidden, self.out_features, DROPOUT)
-        return embedded if self.kind == "embedded" else Blend(plain, embedded)
+            return mlp(self.in_features, self.hidden, self.out_features, DROPOUT)
+        return embedded_mlp(embedding, self.hidden, self.out_features, DROPOUT)
 
 
 def choose_architecture(kind: str | OwnNetwork, in_features: int, out_features: int) -> Architecture:
@@ -252,29 +250,25 @@ def training_stages(
     average: ScalarAverage,
     lr: float,
     requirements: Sequence[Requirement] = (),
-    prior: float = 0.5,
 ) -> list[Stage]:
     """Return the stages of a recipe.
 
     Args:
-        name: One of ``RECIPES``. "focal" and "surrogate" are baselines for two classes.
+        name: One of ``RECIPES``. "focal" is a baseline for two classes.
         metric: The metric to optimise.
         classes: The number of classes.
         average: The average over several classes.
         lr: The learning rate of the first stage.
         requirements: The requirements of "constrained".
-        prior: The share of positives, which the surrogate needs.
 
     Raises:
-        InvalidValueError: A baseline for two classes is asked for several.
+        InvalidValueError: The baseline for two classes is asked for several.
     """
     task: Task = "binary" if classes == 2 else "multiclass"
-    if name in ("focal", "surrogate"):
+    if name == "focal":
         if classes > 2:
             raise InvalidValueError(f"recipe={name!r} is for two classes; the data have {classes}")
-        beta = metric.parameters.get("beta", 1.0) if metric.base_name == "fbeta" else 1.0
-        surrogate = SurrogateFBetaLoss(1.0 if isinstance(beta, tuple) else float(beta), prior=prior)
-        return [Stage(FocalLoss(gamma=2.0) if name == "focal" else surrogate, name=name)]
+        return [Stage(FocalLoss(gamma=2.0), name=name)]
     if name == "bce":
         return recipes.bce(task=task)
     if name == "two_stage":
@@ -535,7 +529,6 @@ class NetworkFamily(Family):
             average=self.average,
             lr=schedule.lr,
             requirements=self.requirements,
-            prior=float((rows.y == 1).mean()),
         )
         if architecture.parts > 1:
             parts = architecture.parts
