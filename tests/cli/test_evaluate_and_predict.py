@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
 from metricfit.cli.app import app
-from metricfit.report import evaluation
+from metricfit.report import evaluation_result
 
 TINY = {"models": ["linear"], "members": 2, "time_budget": None, "random_state": 0}
 
@@ -144,7 +144,7 @@ def test_the_folder_that_fit_was_given_is_a_model_too(fitted, table, tmp_path):
 def test_a_sample_of_the_ranked_rows_is_said(fitted, table, monkeypatch):
     arguments = ("evaluate", fitted, table[0], "--target", "two")
     assert "random sample" not in call(*arguments).stdout
-    monkeypatch.setattr(evaluation, "MOST_ROWS", 100)
+    monkeypatch.setattr(evaluation_result, "MOST_ROWS", 100)
     assert "measured on a random sample of 100 of the 120 rows" in " ".join(call(*arguments).stdout.split())
     assert validate("evaluate", json.loads(call(*arguments, "--json").stdout))["ranking_rows"] == 100
 

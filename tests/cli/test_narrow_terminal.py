@@ -13,7 +13,7 @@ from metricfit.cli import compare as compare_command
 from metricfit.cli import evaluate as evaluate_command
 from metricfit.cli import fit as fit_command
 from metricfit.cli import terminal
-from metricfit.report.evaluation import evaluation_result
+from metricfit.report.evaluation_result import evaluation_result
 from metricfit.tabular.compare.comparison import compare
 from metricfit.tabular.facts import model_facts
 

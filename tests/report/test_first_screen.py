@@ -12,7 +12,7 @@ from sklearn.metrics import confusion_matrix, f1_score
 from metricfit import Counts, MetricClassifier, report
 from metricfit.report import formatting
 from metricfit.report.comparison_page import screen_of_comparison
-from metricfit.report.evaluation import evaluation_result
+from metricfit.report.evaluation_result import evaluation_result
 from metricfit.report.first_screen import RequirementState, state_decisions
 from metricfit.report.model_page import screen_of_fit, verdict_of_fit
 from metricfit.tabular import Comparison, ComparisonRow

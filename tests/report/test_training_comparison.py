@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import binom
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from metricfit.report import evaluation as ranking_module
-from metricfit.report.evaluation import average_precision_interval, compare_with_training, ranking_values
+from metricfit.report import evaluation_result as ranking_module
+from metricfit.report.evaluation import compare_with_training
+from metricfit.report.evaluation_result import average_precision_interval, ranking_values
 from metricfit.stats import delong_interval
 
 MODEL = SimpleNamespace(label="f1", minimize=False, value=0.66, value_interval=(0.62, 0.7), threshold=0.3)

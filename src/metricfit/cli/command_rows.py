@@ -319,13 +319,11 @@ def read_compared_rows(
         else stratified_sample(np.arange(total), pd.factorize(y)[0].astype(np.int64), most, 0)
     )
     X = X.take(index) if isinstance(X, ParquetTable) else X.iloc[index]
+    beside = {name: getattr(rows, name) for name in ("y", "groups", "times", "weight", "today")}
     sampled = rows._replace(
         X=X.reset_index(drop=True),
-        y=y.iloc[index].reset_index(drop=True),
-        groups=None if groups is None else groups.iloc[index].reset_index(drop=True),
         numbers=rows.numbers[index],
-        times=None,
-        today=None if rows.today is None else rows.today.iloc[index].reset_index(drop=True),
+        **{name: each.iloc[index].reset_index(drop=True) for name, each in beside.items() if each is not None},
     )
     check_classes(sampled.y, f"A sample of {name_data(table.data)}")
     note = f"The methods are compared on a random sample of {len(index):,} of {total:,} rows; --max-rows sets its size"

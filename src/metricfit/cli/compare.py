@@ -34,7 +34,7 @@ from metricfit.cli.terminal import NOT_MET, UserError, command_line, print_messa
 from metricfit.report.comparison_page import MARK, write_comparison_page
 from metricfit.report.todays_rule import read_today
 from metricfit.tabular import large_rows
-from metricfit.tabular.compare.comparison import Comparison
+from metricfit.tabular.compare.comparison import Comparison, FoldPeriod
 from metricfit.tabular.compare.comparison import compare as compare_methods
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, TUNED, OutsidePredictions, OwnModel
 from metricfit.tabular.compare.trainings import ChangedRunError, other_tables
@@ -73,6 +73,7 @@ class Result(TypedDict):
         recommended: Name of the recommended method.
         recommendation: The recommendation, for scripts.
         methods: The methods, the best mean first.
+        periods: With `--time`, the metric of each method by period, the earliest first; otherwise empty.
         notes: What was left out, and why.
         table_rows: Rows of the table.
         compared_rows: Rows that were compared on: all of them, or a sample of a large table.
@@ -92,6 +93,7 @@ class Result(TypedDict):
     recommended: str | None
     recommendation: Recommendation | None
     methods: list[ComparisonRow]
+    periods: list[FoldPeriod]
     notes: list[str]
     table_rows: int
     compared_rows: int
@@ -144,7 +146,9 @@ def _run(options: Compare) -> None:
             confidence=options.confidence,
             average=options.average,  # type: ignore[arg-type]  # check_aim knows it
             groups=groups,
-            time=None if options.time is None else pd.Series(range(len(X)), name=options.time),  # they are sorted
+            time=rows.times,
+            calibration=options.calibration,
+            sample_weight=rows.weight,
             pos_label=positive_label,
             folds=options.folds,
             name=title_data(options.data),
@@ -177,6 +181,7 @@ def _run(options: Compare) -> None:
     lines: list[str | Table] = [
         describe_classes(counts, positive_label),
         table_of(result),
+        *([table_over_time(result)] if result.periods else []),
         *(f"{note}." for note in result.notes),
         result.verdict,
         f"To fit it on all rows: {command or python}"
@@ -264,6 +269,7 @@ def fit_command(comparison: Comparison, options: Compare, out: Path) -> str | No
         return None
     words = ["metricfit", "fit", *options.words()]
     words += [] if options.seed == 0 else ["--seed", str(options.seed)]
+    words += [] if options.calibration is None else ["--calibration", str(options.calibration)]
     words += [] if comparison.recommended == DEFAULT else ["--method", comparison.recommended]
     return shlex.join([*words, "--out", str(out)])
 
@@ -286,6 +292,16 @@ def fit_in_python(comparison: Comparison, positive: str | None) -> str | None:
     settings |= {"average": comparison.average} if comparison.average != "macro" else {}
     said = "".join(f", {key}={value!r}" for key, value in settings.items())
     return f"metricfit.TunedDecisionClassifier({own}, {comparison.metric!r}{said}).fit(X, y)"
+
+
+def table_over_time(comparison: Comparison) -> Table:
+    """Make the table of the metric by period, the earliest first."""
+    names = comparison.over_time
+    table = Table("period", "rows", *map(escape, names))
+    for period in comparison.periods:
+        values = (f"{period.values[name]:.3f}" for name in names)
+        table.add_row(escape(f"{period.first} to {period.last}"), f"{period.rows:,}", *values)
+    return table
 
 
 def table_of(comparison: Comparison) -> Table:

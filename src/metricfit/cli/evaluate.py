@@ -11,11 +11,11 @@ from rich.table import Table
 from metricfit.cli.command_rows import title_data
 from metricfit.cli.options import Evaluate
 from metricfit.cli.output_paths import check_file
-from metricfit.cli.scored_data import check_threshold, load_model, scored_rows
+from metricfit.cli.scored_data import check_threshold, load_model, read_weights, scored_rows
 from metricfit.cli.terminal import UserError, command_line, print_message, print_result, status, table_of_periods
 from metricfit.data.columns import order_by_time, quote_label
 from metricfit.report import formatting
-from metricfit.report.evaluation import EvaluationResult, evaluation_result
+from metricfit.report.evaluation_result import EvaluationResult, evaluation_result
 from metricfit.report.todays_rule import read_today
 from metricfit.tabular import MetricClassifier
 
@@ -36,7 +36,7 @@ def run(options: Evaluate) -> None:
         raise UserError("--group is for the values by group in the report: give --report too.")
     classifier = load_model(options.model)
     check_threshold(classifier, threshold)
-    names = [options.group, options.today, options.time]
+    names = [options.group, options.today, options.time, options.weight]
     X, y, columns = scored_rows(classifier, options, names, doing="Evaluating")
     times = columns.get(options.time or "")
     if times is not None:
@@ -44,11 +44,12 @@ def run(options: Evaluate) -> None:
         X, y, columns = X.take(order), y.iloc[order], {name: each[order] for name, each in columns.items()}
         times = times[order]
     groups = columns.get(options.group or "")
+    weight = None if options.weight is None else read_weights(columns[options.weight], options.weight)
     classes = classifier.classes_[classifier._order].tolist()
     today = None if options.today is None else read_today(columns[options.today], options.today, classes)
     _warn_of_absent_classes(classifier, y)
     with status("Evaluating ...", options.quiet):
-        result = evaluation_result(classifier, X, y, threshold, today, times) | {"report": None}
+        result = evaluation_result(classifier, X, y, threshold, today, times, weight) | {"report": None}
         if report is not None:
             from metricfit.report.model_page import write_evaluation_page  # loads what draws
 
@@ -64,6 +65,7 @@ def run(options: Evaluate) -> None:
                 group=options.group,
                 today=today,
                 times=times,
+                weight=weight,
             )
             result["report"] = str(page)
     print_result(result, options.as_json, _lines(result, all_metrics=options.all_metrics))
@@ -85,6 +87,8 @@ def _lines(result: dict[str, Any], *, all_metrics: bool = False) -> list[str | T
         lines += _decision_lines(result)
     else:
         lines.append(f"{result['rows']:,} rows of {len(result['classes'])} classes.")
+    if result["weighted"]:
+        lines.append("Rows count by their weights, in all counts of decisions and in all values.")
     lines.append(f"{result['training']['sentence']}")
     if result["periods"]:
         lines.append(table_of_periods(result["periods"], result["metric"], "rows"))
@@ -125,23 +129,25 @@ def _class_tables(classes: dict[str, Any], confusion: dict[str, dict[str, int]])
     table = Table("class", "rows", "predicted", *map(escape, names))
     for label, of_class in classes.items():
         cells = [_cell(of_class["metrics"][name]) for name in names]
-        table.add_row(escape(label), str(of_class["rows"]), str(of_class["predicted"]), *cells)
+        table.add_row(escape(label), _counted(of_class["rows"]), _counted(of_class["predicted"]), *cells)
     if len(confusion) > MAX_COLUMNS:
         return [table, f"The confusion matrix of {len(confusion)} classes is too wide to print; --json has it."]
     matrix = Table("true / predicted", *map(escape, confusion))
     for label, row in confusion.items():
-        matrix.add_row(escape(label), *map(str, row.values()))
+        matrix.add_row(escape(label), *map(_counted, row.values()))
     return [table, matrix]
 
 
 def _decision_lines(result: dict[str, Any]) -> list[str | Table]:
     """Write the rows of the two classes, the threshold and the confusion matrix."""
     positive, negative = quote_label(result["positive"]), quote_label(result["negative"])
-    tp, fp, fn, tn = (result[name] for name in ("tp", "fp", "fn", "tn"))
+    cells = [result[name] for name in ("tp", "fp", "fn", "tn")]
+    tp, fp, fn, tn = (_counted(cell) for cell in cells)
     matrix = Table("", escape(f"predicted {positive}"), escape(f"predicted {negative}"))
-    matrix.add_row(escape(f"is {positive}"), str(tp), str(fn))
-    matrix.add_row(escape(f"is {negative}"), str(fp), str(tn))
-    rows = f"{result['rows']} rows: {tp + fn} are {positive} (the positive class), {fp + tn} are {negative}."
+    matrix.add_row(escape(f"is {positive}"), tp, fn)
+    matrix.add_row(escape(f"is {negative}"), fp, tn)
+    of_class = [_counted(cells[0] + cells[2]), _counted(cells[1] + cells[3])]
+    rows = f"{result['rows']} rows: {of_class[0]} are {positive} (the positive class), {of_class[1]} are {negative}."
     if result["referred"] is not None:
         share = 100 * result["referred"] / result["rows"]
         referred = f", and {result['referred']} ({share:.3g} %) are referred to a person and do not count."
@@ -173,6 +179,11 @@ def _cell(measured: dict[str, Any]) -> str:
 
 def _ends(interval: tuple[float, float]) -> str:
     return f"{_short(interval[0])} to {_short(interval[1])}"
+
+
+def _counted(count: float) -> str:
+    """Write a count, which is a sum of weights if rows have weights."""
+    return str(count) if isinstance(count, int) else formatting.count(count)
 
 
 def _short(value: Any) -> str:

@@ -45,7 +45,8 @@ from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.report import formatting
-from metricfit.report.evaluation import DecidedRows, DecidedToday
+from metricfit.report.evaluation import DecidedRows
+from metricfit.report.evaluation_result import DecidedToday
 from metricfit.report.model_page import write_model_page
 from metricfit.report.todays_rule import read_today
 from metricfit.runs.executor import CLUSTERS, start_backend

@@ -167,7 +167,7 @@ class TableOptions(Options):
         words = [*map(str, self.data), "--target", self.target, *["--skip-unlabelled"] * self.skip_unlabelled]
         aim = ("order", "metric", "subject_to", "confidence", "positive")
         average = ["average"] * (self.average != TableOptions.average)
-        for name in ("drop", "category", "group", "time", "today", *self.text, *aim, *average):
+        for name in ("drop", "category", "weight", "group", "time", "today", *self.text, *aim, *average):
             value = getattr(self, name)
             values = value if isinstance(value, list) else [] if value is None else [value]
             words += [word for each in values for word in (f"--{name.replace('_', '-')}", str(each))]
@@ -241,6 +241,8 @@ class Compare(TableOptions):
 
     Attributes:
         out: Folder for finished trainings and the report. By default metricfit-runs/TABLE-METRIC-DATE.
+        calibration: The share of the training rows of each fold, such as 0.3, to choose decisions on. Models are not
+            trained on them. By default decisions are chosen on cross-validated scores.
         folds: Number of folds.
         jobs: Trainings at a time; -1 for one per core.
         backend: Where to train: loky, threading, sequential, ray, dask.
@@ -257,6 +259,7 @@ class Compare(TableOptions):
     """
 
     out: Path | None = None
+    calibration: float | None = None
     folds: Annotated[int, Option(min=2)] = 5
     jobs: int = 1
     backend: str = "loky"
@@ -266,12 +269,11 @@ class Compare(TableOptions):
     max_rows: Annotated[int | None, Option(min=100)] = None
     time_budget: Seconds = 300.0
     seed: Seed = 0
-    without = "weight"
     resumes = True
 
 
 #: The aim of training, which a saved model has.
-OF_TRAINING = "metric average subject_to confidence positive order weight"
+OF_TRAINING = "metric average subject_to confidence positive order"
 
 
 @dataclass(kw_only=True)
@@ -296,6 +298,7 @@ class Evaluate(ModelOptions):
 
     Attributes:
         target: Name of the column with the labels.
+        weight: Name of a column with the weight of each row, at least 0, by which rows count in all values.
         report: A new HTML file for a report.
         overwrite: Replace the report if it exists.
         all_metrics: Print every metric; by default the model's and six more.
@@ -327,7 +330,7 @@ class Predict(ModelOptions):
     out: Path
     overwrite: Overwrite = False
     id_columns: Annotated[list[str], Option("--id")] = field(default_factory=list)
-    without = f"{OF_TRAINING} target group time today drop category skip_unlabelled"
+    without = f"{OF_TRAINING} weight target group time today drop category skip_unlabelled"
 
 
 @dataclass(kw_only=True)
@@ -369,4 +372,4 @@ class Export(ModelOptions):
     onnx: Path
     overwrite: Overwrite = False
     data: list[Path] = field(default_factory=list)
-    without = f"{OF_TRAINING} target group time today drop category skip_unlabelled threshold"
+    without = f"{OF_TRAINING} weight target group time today drop category skip_unlabelled threshold"

@@ -161,6 +161,22 @@ def scored_rows(
     return ScoredRows.join(parts), pd.Series(labels, name=target), joined
 
 
+def read_weights(column: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """Read a column of weights, which is text in text files.
+
+    Raises:
+        UserError: An entry is no number of at least 0.
+    """
+    numbers = pd.to_numeric(pd.Series(column), errors="coerce").to_numpy(np.float64)
+    wrong = ~(np.isfinite(numbers) & (numbers >= 0))
+    if wrong.any():
+        row, entry = int(wrong.argmax()) + 1, quote(column[int(wrong.argmax())])
+        raise UserError(
+            f"The column {quote(name)} of weights holds {entry} in row {row}; weights are numbers from 0 on."
+        )
+    return numbers
+
+
 def _labelled(batch: Batch, target: str) -> NDArray[np.bool_]:
     """Return which rows have a label; all of them if there is no such column, which is reported later."""
     there = target in batch.frame.columns

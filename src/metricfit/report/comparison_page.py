@@ -60,6 +60,10 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
             + not_reached,
         )
     ]
+    if comparison.periods:
+        over_time = {"periods": comparison.periods, "names": comparison.over_time}
+        lead = "Each period was judged by models of earlier rows."
+        sections.append(Section("Values over time", "periods.html", over_time, lead))
     reasons = Section("Why this one", "reasons.html", {"reasons": comparison.details}, folded=True)
     sections += [reasons, _comparison_decisions(comparison)]
     together = "" if comparison.group is None else f", and so do rows of one “{comparison.group}”"
@@ -117,7 +121,9 @@ def _comparison_decisions(comparison: Comparison) -> Section:
     lead = f"The decisions of “{name}”, each row's by models that did not train on it."
     if comparison.costs is not None:
         metric, names = get_metric(comparison.metric), comparison.classes
-        rows = Decisions(comparison.labels, shown.decided, names, metric, costs=comparison.costs)
+        rows = Decisions(
+            comparison.labels, shown.decided, names, metric, weight=comparison.weight, costs=comparison.costs
+        )
         return cost_table(rows, lead)
     if len(comparison.classes) > 2 or shown.threshold is None:
         return multiclass(
@@ -126,6 +132,7 @@ def _comparison_decisions(comparison: Comparison) -> Section:
             classes=comparison.classes,
             metric=comparison.metric,
             average=comparison.average,
+            weight=comparison.weight,
             lead=lead,
         )
     scored = {
@@ -140,6 +147,7 @@ def _comparison_decisions(comparison: Comparison) -> Section:
         comparison.labels,
         threshold=first.threshold,
         metric=comparison.metric,
+        weight=comparison.weight,
         requirements=list(comparison.subject_to) or None,
         classes=(comparison.classes[0], comparison.classes[1]),
         interval=first.interval,
@@ -200,7 +208,7 @@ def screen_of_comparison(comparison: Comparison) -> FirstScreen:
     metric = name_metric(comparison.metric, None if len(classes) == 2 else comparison.average)
     compared: list[tuple[str, Counts, float | None]] = []
     for name in (shown, *as_they_are):
-        counts = count_decisions(decisions[name].decided, comparison.labels, len(classes))
+        counts = count_decisions(decisions[name].decided, comparison.labels, len(classes), comparison.weight)
         compared.append((_label(rows[name]), counts, rows[name].mean))
     baselines = ("largest class",) if len(classes) > 2 else ("none positive", "all positive")
     without = decisions_without_model(compared[0][1], classes).items()
@@ -208,7 +216,7 @@ def screen_of_comparison(comparison: Comparison) -> FirstScreen:
         compared.append((words, counts, rows[name].mean if name in rows else None))
     note = (
         f"Counts are over all rows, each decided by models that did not train on it. {metric} is the mean of the "
-        f"{len(row.values)} folds."
+        f"{len(row.values)} folds.{' Rows count by their weights.' if comparison.weight is not None else ''}"
     )
     requirements = _requirements(comparison, row)
     costs = get_metric(comparison.metric).base_name == "cost"

@@ -1,18 +1,15 @@
-"""What a fitted model decides about labelled rows: counts, values with intervals, and how training expected them."""
+"""What a fitted model decides about labelled rows: counts, values with intervals, and what training expected."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
-from scipy.stats import norm
 
 from metricfit import stats
 from metricfit.core.arrays import in_kind_of, to_numpy
@@ -20,24 +17,22 @@ from metricfit.core.confusion import ConfusionMatrix, two_by_two
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.class_requirements import model_requirements
-from metricfit.decide.costs import RowCosts, cost_columns, interval_of_costs, row_costs
+from metricfit.decide.costs import RowCosts, cost_columns, interval_of_costs, mean_cost, row_costs
 from metricfit.decide.decision import REFERRED
 from metricfit.decide.readiness import describe_readiness
-from metricfit.metrics import Metric, averaged, curves, get_metric, names
+from metricfit.metrics import Metric, averaged, get_metric
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.group_gap import is_undefined
-from metricfit.metrics.registry import find
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.report import formatting
 from metricfit.report.first_screen import decisions_without_model
-from metricfit.report.todays_rule import Today
-from metricfit.stats.delong import delong_interval
 from metricfit.stats.resampling import percentile_interval, resampled_counts
+from metricfit.tabular.checks import checked_weights
 from metricfit.tabular.facts import ModelFacts, model_facts
 from metricfit.tabular.insight.judged_rows import held_out_costs, held_out_decisions, held_out_rows, held_out_scores
 from metricfit.tabular.insight.value_intervals import (
     Period,
-    class_intervals,
+    drawn_counts,
     measure_periods,
     short_time,
     weighted_counts,
@@ -46,9 +41,6 @@ from metricfit.tabular.insight.value_intervals import (
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Pair = tuple[float, float]
-#: More rows are sampled: sorting them takes gigabytes, and changes nothing that the interval would show.
-MOST_ROWS = 2_000_000
-Z = float(norm.isf(0.025))
 
 
 @dataclass(frozen=True)
@@ -77,6 +69,11 @@ class Decisions:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def rarest(self) -> int:
+        """The number of rows of the rarest class, or of the positive one of two."""
+        return int(np.bincount(self.y, minlength=len(self.classes))[self.of_two :].min())
 
     @property
     def of_two(self) -> bool:
@@ -133,7 +130,9 @@ class DecidedRows(Decisions):
         )
 
     @classmethod
-    def of(cls, model: Any, X: Any, y: Any, threshold: float | None = None, groups: Any = None) -> DecidedRows:
+    def of(
+        cls, model: Any, X: Any, y: Any, threshold: float | None = None, groups: Any = None, weight: Any = None
+    ) -> DecidedRows:
         """Return rows of a table with their labels, as a model decides about them or a threshold in its place."""
         metric, two = get_metric(model.metric), len(model.classes_) == 2
         place = np.argsort(to_numpy(model._numbers_of(model.classes_)))
@@ -144,6 +143,7 @@ class DecidedRows(Decisions):
         costs = row_costs(metric, cost_columns(metric, X), len(X)) if metric.columns else None
         numbers = to_numpy(model._numbers_of(np.asarray(y)), np.int64)
         given = {"scores": scores, "groups": groups, "costs": costs, "threshold": threshold}
+        given["weight"] = checked_weights(weight, numbers)
         return cls(**_about(model), y=numbers, decided=decided, **given)
 
     @property
@@ -163,7 +163,7 @@ class DecidedRows(Decisions):
         counts = self.counts if counts is None else counts
         if metric.columns and self.costs is not None:
             called = self.decided if counts is self.counts else np.full(len(self), int(counts.predicted.sum() > 0))
-            return float(np.average(paid(self.costs, called, self.y), weights=self.weight))
+            return mean_cost(paid(self.costs, called, self.y), self.weight)
         return float(averaged(metric, counts, self.average))
 
     def intervals(self, several: Sequence[Metric]) -> list[Pair | None]:
@@ -172,20 +172,25 @@ class DecidedRows(Decisions):
         y, decided = self.y[kept], self.decided[kept]
         if len(np.unique(y)) < 2:
             return [None] * len(several)
-        if not self.of_two:
-            matrix = any(metric.needs_matrix for metric in several)
+        matrix = any(metric.needs_matrix for metric in several)
+        if self.weight is not None:
+            parts = (decided, y, len(self.classes), self.weight[kept])
+            drawn = drawn_counts(*parts, matrix=matrix, fixed_classes=False)
+            drawn = drawn.map(lambda cell: cell[:, 1:]) if self.of_two else drawn
+        elif not self.of_two:
             drawn = resampled_counts(decided, y, len(self.classes), matrix=matrix)
-            values = (
-                metric(drawn) if metric.of_one_class else averaged(metric, drawn, self.average) for metric in several
-            )
-            return [percentile_interval(value) for value in values]
-        called = decided.astype(np.float64)
-        return [
-            interval_of_costs(paid(self.costs, self.decided, self.y))
-            if metric.columns and self.costs is not None
-            else stats.bootstrap(called, y, metric, threshold=0.5, stratified=False).interval
-            for metric in several
-        ]
+        else:
+            drawn = None
+        return [self._interval(metric, drawn, decided, y) for metric in several]
+
+    def _interval(self, metric: Metric, drawn: Counts | None, decided: Integers, y: Integers) -> Pair:
+        """Return the interval of a metric from drawn counts; without them, by a bootstrap of two classes."""
+        if metric.columns and self.costs is not None:
+            return interval_of_costs(paid(self.costs, self.decided, self.y), self.weight)
+        if drawn is None:
+            ends = stats.bootstrap(decided.astype(np.float64), y, metric, threshold=0.5, stratified=False).interval
+            return float(ends[0]), float(ends[1])
+        return percentile_interval(metric(drawn) if metric.of_one_class else averaged(metric, drawn, self.average))
 
     @property
     def requirements(self) -> list[Requirement]:
@@ -222,7 +227,7 @@ class DecidedRows(Decisions):
         """Return the counts and the metric of other decisions about these rows, which are class numbers."""
         counts = count_decisions(decided, self.y, len(self.model.classes_), self.weight)
         if self.metric.columns and self.costs is not None:
-            return counts, float(np.average(paid(self.costs, decided, self.y), weights=self.weight))
+            return counts, mean_cost(paid(self.costs, decided, self.y), self.weight)
         return counts, self.value(self.metric, counts)
 
     def periods(self, times: Any) -> list[Period]:
@@ -313,90 +318,6 @@ def predicted_numbers(model: Any, X: Any) -> Integers:
     return called if model.refer_region_ is None else np.where(predicted == model.refer_label_, REFERRED, called)
 
 
-class Measured(TypedDict):
-    """A value with its 95 % interval.
-
-    Attributes:
-        value: The value; None if the rows do not say.
-        interval: Its 95 % interval; None if it is not known.
-    """
-
-    value: float | None
-    interval: Pair | None
-
-
-def ranked_rows(rows: int) -> int:
-    """Return how many of this many rows are ranked: all of them, or the size of the sample."""
-    return min(rows, MOST_ROWS)
-
-
-def ranking_values(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, Measured]:
-    """Measure how well scores rank positives above negatives.
-
-    Args:
-        scores: One score per row.
-        labels: 1 for positives, 0 for negatives.
-
-    Returns:
-        "auroc" and "average_precision" with their intervals; without values if one class has no row.
-
-    Example:
-        >>> found = ranking_values(np.array([0.9, 0.8, 0.4, 0.6, 0.3, 0.1]), np.array([1, 1, 1, 0, 0, 0]))
-        >>> round(found["auroc"]["value"], 3), round(found["average_precision"]["value"], 3)
-        (0.889, 0.917)
-    """
-    if len(scores) > MOST_ROWS:
-        chosen = np.random.default_rng(0).choice(len(scores), MOST_ROWS, replace=False)
-        scores, labels = scores[chosen], labels[chosen]
-    positives = int(labels.sum())
-    rarer = min(positives, len(labels) - positives)
-    if rarer == 0:
-        return dict.fromkeys(("auroc", "average_precision"), Measured(value=None, interval=None))
-    auroc = float(curves.auroc(scores, labels))
-    precision = float(curves.average_precision(scores, labels))
-    return {
-        "auroc": Measured(value=auroc, interval=_auroc_interval(scores, labels, auroc, rarer)),
-        "average_precision": Measured(value=precision, interval=average_precision_interval(precision, positives)),
-    }
-
-
-def average_precision_interval(value: float, positives: int) -> Pair:
-    """Compute the 95 % interval of an average precision.
-
-    Args:
-        value: The average precision.
-        positives: Number of positives.
-
-    Returns:
-        The interval.
-
-    Example:
-        >>> low, high = average_precision_interval(0.8, 100)
-        >>> round(low, 3), round(high, 3)
-        (0.71, 0.867)
-    """
-    if value <= 0 or value >= 1:
-        return _extreme(value, positives)
-    centre, half = logit(value), Z / math.sqrt(positives * value * (1 - value))
-    return float(expit(centre - half)), float(expit(centre + half))
-
-
-def _auroc_interval(scores: NDArray[np.float64], labels: NDArray[np.int64], value: float, rarer: int) -> Pair | None:
-    if rarer < 2:
-        return None
-    if value <= 0 or value >= 1:
-        return _extreme(value, rarer)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of no variance, which happens at 0 and 1 only
-        low, high = delong_interval(scores, labels).interval
-    return float(low), float(high)
-
-
-def _extreme(value: float, trials: int) -> Pair:
-    width = Z * Z / (trials + Z * Z)
-    return (1 - width, 1.0) if value >= 1 else (0.0, width)
-
-
 Verdict = Literal["as expected", "better", "worse", "not comparable"]
 
 
@@ -477,199 +398,3 @@ def _verdict(value: float, interval: Pair, before: float, known: Pair, minimize:
     if abs(value - before) <= reach:
         return "as expected"
     return "worse" if (value < before) != minimize else "better"
-
-
-class RequirementOnRows(TypedDict):
-    """Whether a requirement held on some rows.
-
-    Attributes:
-        value: The value on these rows; null if the rows do not say.
-        interval: Its 95 % interval.
-        held: Whether it held; null if the rows do not say.
-        readiness: Whether the rows prove it at 95 % confidence, or about how many more would; null if not known.
-    """
-
-    value: float | None
-    interval: Pair | None
-    held: bool | None
-    readiness: str | None
-
-
-class DecidedToday(TypedDict):
-    """How today's rule decides.
-
-    Attributes:
-        name: What it is called.
-        value: The model's metric of its decisions about the same rows.
-    """
-
-    name: str
-    value: float
-
-
-class ClassOnRows(TypedDict):
-    """The decisions about one of several classes.
-
-    Attributes:
-        rows: Rows of the class.
-        predicted: Rows that are predicted as the class.
-        metrics: Metrics of the class against the others.
-    """
-
-    rows: int
-    predicted: int
-    metrics: dict[str, Measured]
-
-
-class EvaluationResult(TypedDict):
-    """What ``evaluate --json`` prints.
-
-    Attributes:
-        rows: Number of rows.
-        metric: Name of the model's metric, with its average if there are several classes.
-        value: The metric on these rows; null where it is 0/0, as recall is without positives.
-        value_interval: 95 % interval of the value.
-        training: The same metric at training time.
-        threshold: The probability of the positive class from which rows are flagged; null for several classes.
-        positive: The positive class of two; null for several classes.
-        negative: The other class of two.
-        tp: True positives; null for several classes.
-        fp: False positives.
-        fn: False negatives.
-        tn: True negatives.
-        referred: Rows that are referred to a person; null if the model refers none.
-        requirements: Whether each requirement held on these rows, by its text.
-        better_without_model: A sentence if flagging nobody or everybody, or always the largest class, has a better
-            value here.
-        today: How the rule of `--today` decides these rows; null without it.
-        periods: With `--time`, the metric by period, the earliest first; otherwise empty.
-        metrics: Every metric with its interval, the model's first.
-        ranking_rows: Rows of auroc and average_precision: all of them, or a sample of 2 million.
-        classes: The classes by their labels; null for two classes.
-        confusion: For each true class, the number of its rows called each class.
-        report: The file of the report; null without `--report`.
-    """
-
-    rows: int
-    metric: str
-    value: float | None
-    value_interval: Pair | None
-    training: TrainingComparison
-    threshold: float | None
-    positive: Any
-    negative: Any
-    tp: int | None
-    fp: int | None
-    fn: int | None
-    tn: int | None
-    referred: int | None
-    requirements: dict[str, RequirementOnRows]
-    better_without_model: str | None
-    today: DecidedToday | None
-    periods: list[Period]
-    metrics: dict[str, Measured]
-    ranking_rows: int
-    classes: dict[str, ClassOnRows] | None
-    confusion: dict[str, dict[str, int]] | None
-    report: str | None
-
-
-#: Metrics of each class, beside the model's.
-OF_A_CLASS = ("precision", "recall", "f1")
-
-
-def evaluation_result(
-    model: Any,
-    X: Any,
-    y: Any,
-    threshold: float | None = None,
-    today: Today | None = None,
-    times: Any = None,
-) -> dict[str, Any]:
-    """Measure a model on labelled rows.
-
-    Args:
-        model: The fitted model.
-        X: The rows.
-        y: Their labels.
-        threshold: A threshold in place of the model's, for two classes.
-        today: Today's decisions about these rows.
-        times: The time of each row, if rows are in the order of time.
-
-    Returns:
-        What ``metricfit evaluate --json`` prints: the value of the model's metric here and in training, every metric
-        with its interval, the requirements, and the decisions by class. A value that is 0/0 on these rows, such as
-        recall without positives, is None.
-    """
-    rows = DecidedRows.of(model, X, y, threshold)
-    facts, counts, of_two = rows.facts, rows.counts, rows.of_two
-    without_parameters = (metric for name in names() if isinstance(metric := find(name), Metric))
-    several = list(dict.fromkeys([rows.metric, *without_parameters]))
-    measured = {
-        rows.label(metric): Measured(value=None, interval=None)
-        if of_two and not metric.columns and bool(is_undefined(metric, counts).all())
-        else Measured(value=rows.value(metric), interval=interval)
-        for metric, interval in zip(several, rows.intervals(several), strict=True)
-    }
-    of_model = measured[facts.label]
-    if of_two and rows.scores is not None:
-        measured = {facts.label: of_model, **ranking_values(rows.scores, rows.y), **measured}
-    training = compare_with_training(
-        facts, of_model["value"], of_model["interval"], positives=int(counts.positives.min()), threshold=threshold
-    )
-    of_requirements = rows.intervals([requirement.metric for requirement in rows.requirements])
-    cells = [int(cell.item()) for cell in counts] if of_two else [None] * 4
-    return {
-        "rows": len(rows),
-        "metric": facts.label,
-        "value": of_model["value"],
-        "value_interval": of_model["interval"],
-        "training": training.to_dict(),
-        "threshold": (facts.threshold if threshold is None else threshold) if of_two else None,
-        "positive": facts.positive,
-        "negative": facts.classes[0].name if of_two else None,
-        **dict(zip(("tp", "fp", "fn", "tn"), cells, strict=True)),
-        "referred": rows.referred,
-        "requirements": {
-            text: RequirementOnRows(value=None, interval=None, held=None, readiness=None)
-            if found is None
-            else RequirementOnRows(value=found.value, interval=interval, held=found.met, readiness=rows.readiness[text])
-            for (text, found), interval in zip(rows.requirement_values().items(), of_requirements, strict=True)
-        },
-        "better_without_model": None if of_model["value"] is None else rows.better_without_model(of_model["value"]),
-        "today": None if today is None else DecidedToday(name=today.name, value=rows.judge(today.decided)[1]),
-        "periods": rows.periods(times),
-        "metrics": measured,
-        "ranking_rows": ranked_rows(len(rows)),
-        "classes": None if of_two else _classes(rows),
-        "confusion": _confusion(rows),
-    }
-
-
-def _confusion(rows: DecidedRows) -> dict[str, dict[str, int]] | None:
-    """Return the confusion matrix of several classes: for each class, how many of its rows are called each class."""
-    if not isinstance(rows.counts, ConfusionMatrix):
-        return None
-    matrix = to_numpy(rows.counts.matrix, np.int64).tolist()
-    return {name: dict(zip(rows.classes, row, strict=True)) for name, row in zip(rows.classes, matrix, strict=True)}
-
-
-def _classes(rows: DecidedRows) -> dict[str, ClassOnRows]:
-    """Return the rows of each of several classes, and its metrics and AUROC with their intervals."""
-    shown = dict.fromkeys([rows.metric, *map(get_metric, OF_A_CLASS)])
-    metrics, counts = [metric for metric in shown if not metric.whole_matrix], rows.counts
-    intervals = class_intervals(rows.decided, rows.y, len(rows.classes), metrics)
-    parts = [(metric(counts), is_undefined(metric, counts)) for metric in metrics]
-    result = {}
-    for index, name in enumerate(rows.classes):
-        measured = {}
-        for metric, (value, undefined), ends in zip(metrics, parts, intervals, strict=True):
-            known = not bool(undefined[index])
-            measured[metric.name] = Measured(
-                value=float(value[index]) if known else None, interval=ends[index] if known else None
-            )
-        assert rows.scores is not None
-        measured |= ranking_values(rows.scores[:, index], (rows.y == index).astype(np.int64))
-        rows_of_class, called = int(counts.positives[index]), int(counts.predicted[index])
-        result[name] = ClassOnRows(rows=rows_of_class, predicted=called, metrics=measured)
-    return result

@@ -148,6 +148,7 @@ def write_evaluation_page(
     group: str | None = None,
     today: Today | None = None,
     times: Any = None,
+    weight: Any = None,
 ) -> Path:
     """Write the page of a model on labelled rows.
 
@@ -163,11 +164,12 @@ def write_evaluation_page(
         group: Name of the column with the groups.
         today: Today's decisions about these rows.
         times: The time of each row, if rows are in the order of time.
+        weight: One weight per row, or None.
 
     Returns:
         The path of the page.
     """
-    rows = DecidedRows.of(model, X, y, threshold, None if groups is None else _group_names(groups, y))
+    rows = DecidedRows.of(model, X, y, threshold, None if groups is None else _group_names(groups, y), weight)
     facts, target = rows.facts, getattr(y, "name", None)
     value, (interval,) = rows.value(rows.metric), rows.intervals([rows.metric])
     periods = rows.periods(times)
@@ -317,8 +319,7 @@ def verdict_of_fit(model: Any) -> str:
 
 def _verdict_of_evaluation(rows: DecidedRows, value: float, interval: Pair | None) -> str:
     """Say how a model does on labelled rows compared with training, and whether its requirements hold there."""
-    positives = int(rows.counts.positives.min())
-    compared = compare_with_training(rows.facts, value, interval, positives=positives, threshold=rows.threshold)
+    compared = compare_with_training(rows.facts, value, interval, positives=rows.rarest, threshold=rows.threshold)
     held = (
         f"The requirement {text} {'is not known' if result is None else _holds(result)} here{shown and f' ({shown})'}."
         for text, result, shown in _shown_requirements(rows)
@@ -344,8 +345,7 @@ def screen_of_fit(model: Any, target: str | None, today: Today | None = None) ->
     note = "Counts and values are measured on the training rows, each decided by models that did not train on it."
     if facts.apart:
         note = "Counts and values are measured on rows that were kept apart from training."
-    if rows.weight is not None:
-        note += " Rows count by their weights."
+    note += _weighted(rows)
     referred = []
     if facts.refer_region is not None:
         share = formatting.rough_percent(facts.referred_share)
@@ -395,9 +395,13 @@ def _screen_of_evaluation(rows: DecidedRows, value: float, target: Any, today: T
         name_model_metric(rows),
         alternatives=[Alternative(f"{SUBJECT}, as training expected it", value=rows.facts.value)],
         requirements=requirements,
-        note=f"Counts and values are measured on these {len(rows):,} rows.",
+        note=f"Counts and values are measured on these {len(rows):,} rows.{_weighted(rows)}",
         costs=rows.in_costs,
     )
+
+
+def _weighted(rows: DecidedRows) -> str:
+    return "" if rows.weight is None else " Rows count by their weights."
 
 
 def _readiness(rows: DecidedRows, text: str) -> str:

@@ -72,15 +72,20 @@ def check_parameters(model: MetricClassifier) -> None:
         check_whole("members", model.members, 2, "folds, each held out by one model of every family")
     if model.time_budget is not None:
         check_positive("time_budget", model.time_budget, "seconds of training, or None for no limit")
-    if model.calibration is not None:
-        check_positive("calibration", model.calibration, "the share of the rows that is kept apart, or None")
-        if model.calibration >= 1:
-            raise InvalidValueError(f"calibration is a share of the rows below 1, such as 0.3; got {model.calibration}")
+    check_calibration(model.calibration)
     if model.quality not in QUALITIES:
         raise InvalidValueError(f"quality is one of {', '.join(map(repr, QUALITIES))}; got {quote(model.quality)}")
     check_decision_parameters(model, tuple(average for average in AVERAGES if average is not None))
     if model.device is not None:
         _check_device(model.device)
+
+
+def check_calibration(share: Any) -> None:
+    """Raise a TypeError or a ValueError for what is no share of the rows and not None."""
+    if share is not None:
+        check_positive("calibration", share, "the share of the rows that is kept apart, or None")
+        if share >= 1:
+            raise InvalidValueError(f"calibration is a share of the rows below 1, such as 0.3; got {share}")
 
 
 def check_decision_parameters(model: Any, averages: tuple[str, ...]) -> None:

@@ -204,23 +204,29 @@ def keep_apart(
     check_consistent_length(X, labels)
     weight, group = checked_weights(sample_weight, labels), checked_groups(groups, labels)
     there = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
-    if is_forward(model.cv):
-        apart = there[len(there) - max(1, round(share * len(there))) :]
-    else:
-        seed = int(check_random_state(model.random_state).randint(2**31 - 1))
-        apart = _drawn(there, None if group is None else group[there], share, np.random.default_rng((seed, DRAW)))
-    if not 0 < len(apart) < len(there):
-        raise InvalidValueError(f"calibration={share:g} of {len(there)} rows leaves no rows in one of the parts")
+    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+    groups_there = None if group is None else group[there]
+    apart = draw_apart(there, groups_there, share, forward=is_forward(model.cv), seed=seed)
     rows = FitRows(X, y, weight, group, np.arange(len(labels)), len(labels))
     training = rows.take(np.setdiff1d(there, apart))
     return (training.X, training.y, training.weight, training.groups), replace(rows.take(apart), y=labels[apart])
 
 
-def _drawn(
-    rows: NDArray[np.int64], groups: NDArray[Any] | None, share: float, generator: np.random.Generator
+def draw_apart(
+    rows: NDArray[np.int64], groups: NDArray[Any] | None, share: float, *, forward: bool, seed: int
 ) -> NDArray[np.int64]:
-    """Draw a share of the rows, or of the groups."""
-    unit = np.arange(len(rows)) if groups is None else pd.factorize(groups)[0]
-    units = int(unit.max()) + 1
-    drawn = generator.permutation(units)[: round(share * units)]
-    return rows[np.isin(unit, drawn)]
+    """Draw a share of the rows, or of the groups; of rows in the order of time, return the last ones.
+
+    Raises:
+        InvalidValueError: No row would be kept apart, or all of them.
+    """
+    if forward:
+        apart = rows[len(rows) - max(1, round(share * len(rows))) :]
+    else:
+        unit = np.arange(len(rows)) if groups is None else pd.factorize(groups)[0]
+        units = int(unit.max()) + 1
+        drawn = np.random.default_rng((seed, DRAW)).permutation(units)[: round(share * units)]
+        apart = rows[np.isin(unit, drawn)]
+    if not 0 < len(apart) < len(rows):
+        raise InvalidValueError(f"calibration={share:g} of {len(rows)} rows leaves no rows in one of the parts")
+    return apart

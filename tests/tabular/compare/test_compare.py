@@ -114,7 +114,7 @@ def test_a_damaged_result_is_refused(tmp_path):
     compare(X, y, "f1", methods=["boosted trees"], folds=2, folder=tmp_path)
     path = next(tmp_path.rglob("boosting/fold 0/report.json"))
     report = json.loads(path.read_text())
-    report["result"]["test"] = [[0.0, 1.0]]
+    report["result"]["new"] = [[0.0, 1.0]]
     path.write_text(json.dumps(report))
     with pytest.raises(InvalidValueError, match=r"boosting / fold 0 is damaged .* remove its folder"):
         compare(X, y, "f1", methods=["boosted trees"], folds=2, folder=tmp_path)

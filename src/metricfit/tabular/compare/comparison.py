@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import TimeSeriesSplit
 
 from metricfit._files import hash_bytes
+from metricfit.core.arrays import Floats
 from metricfit.core.types import ScalarAverage
 from metricfit.data import folds as split_into_folds
 from metricfit.data.columns import order_by_time
@@ -32,7 +33,7 @@ from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.runs import run
 from metricfit.runs.cells import Watch
 from metricfit.runs.executor import check_backend, threads_per_job
-from metricfit.tabular.checks import threads_of, to_pandas, with_rows
+from metricfit.tabular.checks import check_calibration, checked_weights, threads_of, to_pandas, with_rows
 from metricfit.tabular.compare.judging import MethodDecisions, judge_folds, judge_pooled, pooled_decisions
 from metricfit.tabular.compare.methods import (
     COMPLEXITY,
@@ -63,8 +64,30 @@ from metricfit.tabular.compare.trainings import (
     read_training,
 )
 from metricfit.tabular.compare.verdict import Advice, ComparisonRow, advise, standings
+from metricfit.tabular.estimator_scores import weight_parameter
 from metricfit.tabular.families.family import Splits
+from metricfit.tabular.insight.value_intervals import short_time
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
+
+#: Methods whose values are shown by period.
+MOST_OVER_TIME = 5
+
+
+@dataclass(frozen=True)
+class FoldPeriod:
+    """The values on one fold of rows in the order of time.
+
+    Attributes:
+        first: The time of its first row.
+        last: The time of its last row.
+        rows: Number of rows.
+        values: The metric of each method, by its name.
+    """
+
+    first: str
+    last: str
+    rows: int
+    values: Mapping[str, float]
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,6 +115,9 @@ class Comparison:
             first rows are only learned from, and are missing in decisions, labels and costs.
         confidence: The probability with which the requirements had to hold on new rows; None if they were met on the
             training rows alone.
+        weight: The weight of each row, if rows have weights.
+        calibration: The share of the training rows that decisions were chosen on; None if they were chosen on all.
+        periods: The values by period, if folds are in the order of time: one period per fold, the earliest first.
         models: The models from outside metricfit that were compared, by their names.
         positive: The positive label of two; None for several classes.
 
@@ -121,6 +147,9 @@ class Comparison:
     groups: NDArray[Any] | None = None
     time: str | None = None
     confidence: float | None = None
+    weight: Floats | None = None
+    calibration: float | None = None
+    periods: tuple[FoldPeriod, ...] = ()
     models: Mapping[str, OwnModel | OutsidePredictions] = field(default_factory=dict)
     positive: Any = None
 
@@ -128,6 +157,12 @@ class Comparison:
     def requirements_reachable(self) -> bool:
         """Whether some tuned method met the requirements on the training rows of every fold."""
         return not self.subject_to or any(not row.not_reachable for row in self.rows if not row.plain)
+
+    @property
+    def over_time(self) -> list[str]:
+        """The methods whose values are shown by period: the reference, your own models, and the recommended one."""
+        others = [name for name in dict.fromkeys([*self.models, self.recommended]) if name != REFERENCE]
+        return [REFERENCE, *others[1 - MOST_OVER_TIME :]]
 
     @property
     def reference_first(self) -> list[ComparisonRow]:
@@ -150,16 +185,13 @@ class Comparison:
             InvalidValueError: There is no such method, or its predictions are all that is known.
         """
         name = self.recommended if method is None else method
-        settings = {
-            "subject_to": list(self.subject_to) or None,
-            "confidence": self.confidence,
-            "average": self.average,
-        } | parameters
+        settings: dict[str, Any] = {"subject_to": list(self.subject_to) or None, "confidence": self.confidence}
+        settings |= {"average": self.average} | parameters
         model = self.models.get(name.removesuffix(TUNED))
         if isinstance(model, OutsidePredictions):
             raise InvalidValueError(f"{quote(name)} was compared by its predictions, so there is nothing to fit")
         if model is None:
-            return find_method(name).classifier(self.metric, **settings)
+            return find_method(name).classifier(self.metric, **{"calibration": self.calibration} | settings)
         if self.positive is not None:
             settings = {"pos_label": self.positive} | settings
         return model.classifier(name, self.metric, forward=self.time is not None, **settings)
@@ -179,7 +211,7 @@ class Comparison:
     def _test(self) -> PairTest:
         by_fold = FoldTest({row.name: row.values for row in self.rows}, get_metric(self.metric))
         grouped = self.groups is not None
-        return by_fold if grouped else RowTest.of(self.decisions, self.labels, self.average, by_fold)
+        return by_fold if grouped else RowTest.of(self.decisions, self.labels, self.average, by_fold, self.weight)
 
     @property
     def tested_by(self) -> str:
@@ -209,6 +241,7 @@ class Comparison:
                 "requirements_reachable": self.requirements_reachable,
             },
             "methods": [asdict(row) for row in self.rows],
+            "periods": [asdict(period) for period in self.periods],
             "notes": list(self.notes),
         }
 
@@ -273,6 +306,8 @@ def compare(
     networks: bool = False,
     subject_to: Requirements | None = None,
     confidence: float | None = None,
+    calibration: float | None = None,
+    sample_weight: Any = None,
     groups: Any = None,
     time: Any = None,
     pos_label: Any = None,
@@ -310,6 +345,10 @@ def compare(
         subject_to: Requirements on every method's decisions, such as ``"recall >= 0.9"``; of several classes,
             ``"recall['gold'] >= 0.9"`` is on one of them. Only methods that decide for them can be recommended.
         confidence: The probability with which the requirements must hold on new rows, as in ``MetricClassifier``.
+        calibration: The share of the training rows of each fold, such as 0.3, that decisions are chosen on and models
+            are not trained on, as in ``MetricClassifier``. Predictions of other programs need none.
+        sample_weight: Name of a column, or one weight per row: models are trained with it, and all values count by it.
+            Rows of weight 0 are left out. A column that is named here is not learned from.
         groups: Name of a column, or one value per row. Rows with the same value stay on one side of a split. A column
             that is named here is not learned from.
         time: Name of a column of dates or numbers, or one value per row. Rows are sorted by it, and every fold is
@@ -349,15 +388,14 @@ def compare(
         ['LightGBM as it comes', 'mine', 'mine, tuned', 'none positive']
     """
     check_backend(jobs, backend)
+    check_calibration(calibration)
     metric_name, asked = name_of_metric(metric), requirement_texts(subject_to)
-    rows = read_rows(table, target, groups, time, pos_label, folds)
+    rows, times = read_rows(table, target, groups, time, pos_label, folds, sample_weight)
     numbers, classes = rows.numbers, tuple(str(label) for label in rows.labels)
     required = class_requirements(as_requirements(subject_to), len(classes), names=classes)
     columns = check_metric(metric_name, average, rows, asked, required)
     names, own = split_methods(methods, rows.X)
-    outside = [
-        read_predictions(key, values, rows.labels, len(rows.order)) for key, values in (predictions or {}).items()
-    ]
+    outside = [read_predictions(key, values, rows.labels, rows.total) for key, values in (predictions or {}).items()]
     outside = [found.take(rows.order) for found in outside]
     check_names([*(model.name for model in own), *(model.name for model in outside)])
     chosen = choose_methods(
@@ -371,11 +409,13 @@ def compare(
     threads = threads_per_job(jobs) or threads_of(-1)
     compared: list[Compared] = [lightgbm_as_it_comes(seed, threads, len(numbers)), *chosen, *own, *outside]
     splits, notes = split_rows(rows, folds, seed=seed, outside=outside)
-    for train, _ in splits if confidence is not None else ():  # too few rows are reported before anything is trained
-        part = None if rows.groups is None else rows.groups[train]
-        checked_guarantee(required, numbers[train], confidence, groups=part)
-    task = TrainingTask(rows, splits, metric_name, average, required, asked, confidence, seed, time_budget, threads)
-    table_facts = describe_table(rows.X, numbers, classes, rows.groups)
+    task = TrainingTask(
+        rows, splits, metric_name, average, required, asked, confidence, calibration, seed, time_budget, threads
+    )
+    check_parts(task)
+    if rows.weight is not None:
+        notes += [_without_weights(model) for model in own if weight_parameter(model.estimator) is None]
+    table_facts = describe_table(rows.X, numbers, classes, rows.groups, rows.weight)
     names_of_columns: dict[str, Any] = {"target": rows.target, "group": rows.group, "time": rows.time}
     description = table_facts | {
         "positive": classes[1] if len(classes) == 2 else None,
@@ -387,6 +427,7 @@ def compare(
         "average": average,
         "subject_to": asked,
         "confidence": confidence,
+        "calibration": calibration,
         "methods": [method.name for method in compared],
     }
     cells = task.cells(name, hash_bytes(json.dumps(table_facts, sort_keys=True).encode()), compared)
@@ -400,10 +441,11 @@ def compare(
     trained = {(cell.training, cell.fold): read_training(cell, reports[cell.name]) for cell in cells}
     by_row, left_out = judge_folds(task, compared, trained)
     tested, decisions = np.sort(np.concatenate([test for _, test in splits])), pooled_decisions(by_row, splits)
+    weight = rows.of(rows.weight, tested)
     yours = {model.name: YOURS for model in compared[1 + len(chosen) :]}
     judged_by = get_metric(metric_name)
     by_fold = FoldTest({key: [each.value for each in found] for key, found in by_row.items()}, judged_by)
-    test = by_fold if rows.groups is not None else RowTest.of(decisions, numbers[tested], average, by_fold)
+    test = by_fold if rows.groups is not None else RowTest.of(decisions, numbers[tested], average, by_fold, weight)
     standing = standings(
         by_row,
         judged_by,
@@ -413,8 +455,8 @@ def compare(
         plain={*yours, *PLAIN},
     )
     judged = [
-        replace(row, requirements=judge_pooled(decisions[row.name].decided, numbers[tested], len(classes), required))
-        if row.name in decisions
+        replace(row, requirements=judge_pooled(decided.decided, numbers[tested], len(classes), required, weight))
+        if (decided := decisions.get(row.name)) is not None
         else row
         for row in standing
     ]
@@ -435,10 +477,20 @@ def compare(
         costs=row_costs(get_metric(metric_name), columns, len(numbers)).take(tested) if columns else None,
         decisions=decisions,
         groups=rows.groups,
+        weight=weight,
+        calibration=calibration,
+        periods=() if times is None else tuple(_periods(splits, times, judged)),
         **names_of_columns,
         models={model.name: model for model in compared if not isinstance(model, Method)},
         positive=rows.labels[1] if len(classes) == 2 else None,
     )
+
+
+def _periods(splits: Splits, times: pd.Series, rows: Sequence[ComparisonRow]) -> Iterator[FoldPeriod]:
+    """Yield the values of each fold."""
+    for fold, (_, test) in enumerate(splits):
+        first, last = (short_time(times[test[place]]) for place in (0, -1))
+        yield FoldPeriod(first, last, len(test), {row.name: row.values[fold] for row in rows})
 
 
 @contextmanager
@@ -476,8 +528,36 @@ def requirement_texts(subject_to: Requirements | None) -> list[str]:
     return [str(requirement) for requirement in several]
 
 
-def read_rows(table: Any, target: Any, groups: Any, time: Any, pos_label: Any, folds: int) -> ComparedRows:
-    """Return the features, the labels with their class numbers, and the groups of a table.
+def check_parts(task: TrainingTask) -> None:
+    """Refuse folds whose parts lack a class or are too small for a confidence, before anything is trained.
+
+    Raises:
+        InvalidValueError: The rows do not suffice.
+    """
+    rows = task.rows
+    for fold, (train, _) in enumerate(task.splits):
+        learned, apart, _ = task.parts(fold)
+        for part in (learned, apart) if len(apart) else ():
+            there = np.bincount(rows.numbers[part], minlength=len(rows.labels))
+            if not there.all():
+                raise InvalidValueError(
+                    f"calibration={task.calibration:g} leaves no row of class {quote(rows.labels[there.argmin()])} in "
+                    "a part of the training rows; use fewer folds or another share"
+                )
+        if task.confidence is not None:
+            chosen = apart if len(apart) else train
+            groups = rows.of(rows.groups, chosen)
+            checked_guarantee(task.requirements, rows.numbers[chosen], task.confidence, groups=groups)
+
+
+def _without_weights(model: OwnModel) -> str:
+    return f"{model.name} takes no weights in training; its rows count by them where it is judged"
+
+
+def read_rows(
+    table: Any, target: Any, groups: Any, time: Any, pos_label: Any, folds: int, weight: Any = None
+) -> tuple[ComparedRows, pd.Series | None]:
+    """Return the features, the labels with their class numbers, and the groups of a table, and the times of its rows.
 
     Args:
         table: A pandas or polars DataFrame, or an array.
@@ -486,6 +566,7 @@ def read_rows(table: Any, target: Any, groups: Any, time: Any, pos_label: Any, f
         time: Name of a column, one value per row, or None.
         pos_label: The positive class of two, or None to choose it.
         folds: The number of folds; every class needs a row in each.
+        weight: Name of a column, one value per row, or None.
 
     Raises:
         InvalidValueError: A column is missing or cannot be used, a class has too few rows, or ``pos_label`` is given
@@ -497,26 +578,35 @@ def read_rows(table: Any, target: Any, groups: Any, time: Any, pos_label: Any, f
     frame = to_pandas(table) if hasattr(table, "to_pandas") else pd.DataFrame(table)
     frame = frame.rename(columns=str)
     y, target_name = _column(frame, target, "target")
-    aside, name = (time, "time") if groups is None else (groups, "groups")
-    values, aside_name = (None, None) if aside is None else _column(frame, aside, name)
-    named = [column for column in (target, aside) if isinstance(column, str)]
-    if len(set(named)) < len(named):
-        raise InvalidValueError(f"target and {name} both name the column {quote(target)}; {name} needs another one")
-    X, order = frame.drop(columns=named).reset_index(drop=True), np.arange(len(frame))
+    columns = {"groups": groups, "time": time, "sample_weight": weight}
+    aside = {name: _column(frame, column, name) for name, column in columns.items() if column is not None}
+    named = {"target": target} | columns
+    first = {column: name for name, column in reversed(named.items()) if isinstance(column, str)}
+    for name, column in named.items():
+        if isinstance(column, str) and first[column] != name:
+            raise InvalidValueError(f"{first[column]} and {name} both name the column {quote(column)}; use another one")
+    X, order = frame.drop(columns=list(first)), np.arange(len(frame))
     if X.shape[1] == 0:
         raise InvalidValueError("the table has no column to learn from")
-    if values is not None and time is not None:
-        order = order_by_time(values.rename(aside_name))
-        X, y = X.iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
+    values = {name: column for name, (column, _) in aside.items()}
+    weights = checked_weights(values.get("sample_weight"), frame)
+    if weights is not None:
+        order = np.flatnonzero(weights)
+    if time is not None:
+        order = order[order_by_time(values["time"].iloc[order].rename(aside["time"][1]))]
+    X, y = X.iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
     classes, counts = classes_of(np.asarray(y)), pd.Series(np.asarray(y)).value_counts()
     if counts.iloc[-1] < folds:
         raise InvalidValueError(
             f"the class {quote(counts.index[-1])} has {counts.iloc[-1]} rows, fewer than {folds} folds; use fewer folds"
         )
     labels = classes[order_of(classes, choose_positive_class(np.asarray(y), pos_label), declared_order(y))]
-    group = values.to_numpy() if values is not None and time is None else None
-    group_name, time_name = (aside_name, None) if time is None else (None, aside_name)
-    return ComparedRows(X, y, group, order, target_name, group_name, time_name, numbers_of(y, labels), labels)
+    group = values["groups"].to_numpy()[order] if "groups" in values else None
+    times = values["time"].iloc[order].reset_index(drop=True) if "time" in values else None
+    group_name, time_name = (aside[name][1] if name in aside else None for name in ("groups", "time"))
+    kept = None if weights is None else weights[order]
+    names, numbers = (target_name, group_name, time_name), numbers_of(y, labels)
+    return ComparedRows(X, y, group, kept, order, len(frame), *names, numbers, labels), times
 
 
 def _column(frame: pd.DataFrame, column: Any, parameter: str) -> tuple[pd.Series, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,9 @@ from scipy.special import expit, logit
 
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
-from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import fit_calibration, sigmoid, softmax
 from metricfit.decide.choose import choose_without_intervals
-from metricfit.decide.costs import RowCosts, cost_columns, mean_cost, row_costs
+from metricfit.decide.costs import RowCosts, mean_cost, row_costs
 from metricfit.decide.held_out import HeldOut, collect_held_out
 from metricfit.decide.rules import Guarantee
 from metricfit.metrics import Metric, Requirement, get_metric
@@ -39,6 +39,7 @@ from metricfit.tabular.compare.trainings import Compared, TrainedLogits, Trainin
 from metricfit.tabular.ensemble import cross_fit, fit_mixture
 from metricfit.tabular.ensemble_fit import collect_out_of_fold, parts_of
 from metricfit.tabular.families.family import Floats, Integers, Splits
+from metricfit.tabular.insight.value_intervals import drawn_counts
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,11 @@ class PooledRequirement:
 
 
 def judge_pooled(
-    decided: Integers, labels: Integers, classes: int, requirements: Sequence[Requirement]
+    decided: Integers,
+    labels: Integers,
+    classes: int,
+    requirements: Sequence[Requirement],
+    weight: Floats | None = None,
 ) -> tuple[PooledRequirement, ...]:
     """Judge decisions about the test rows of all folds.
 
@@ -83,6 +88,7 @@ def judge_pooled(
         labels: The true class numbers; of two classes, 1 is the positive one.
         classes: The number of classes.
         requirements: The requirements, by class numbers.
+        weight: One weight per row, or None.
 
     Returns:
         One result per requirement.
@@ -90,8 +96,13 @@ def judge_pooled(
     if not requirements:
         return ()
     matrix = classes > 2 and any(requirement.metric.needs_matrix for requirement in requirements)
-    counts = count_labels(decided, labels, num_classes=None if classes == 2 else classes, matrix=matrix)
-    drawn = resampled_counts(decided, labels, classes, matrix=matrix)
+    of_classes = None if classes == 2 else classes
+    counts = count_labels(decided, labels, num_classes=of_classes, weight=weight, matrix=matrix)
+    drawn = (
+        resampled_counts(decided, labels, classes, matrix=matrix)
+        if weight is None
+        else drawn_counts(decided, labels, classes, weight, matrix=matrix, fixed_classes=False)
+    )
     if classes == 2:
         drawn = Counts(*(cell[:, 1:] for cell in drawn))
     return tuple(_judge(requirement, counts, drawn) for requirement in requirements)
@@ -142,28 +153,34 @@ class Judge:
     """Judges methods on one fold.
 
     Attributes:
-        train_y: Class numbers of the training rows.
-        test_y: Class numbers of the test rows.
-        groups: The group of each training row, or None.
-        classes: The number of classes.
-        metric: The metric.
-        average: Its average over several classes.
-        requirements: The requirements on the decisions.
-        confidence: The probability with which they must hold on new rows; None to meet them on the training rows.
-        train_columns: Columns of the training rows with the costs of each row, if the metric takes costs from columns.
-        test_columns: The same columns of the test rows.
+        task: The rows, the folds, the metric and the requirements.
+        fold: The number of the fold.
     """
 
-    train_y: Integers
-    test_y: Integers
-    groups: NDArray[Any] | None
-    classes: int
-    metric: Metric
-    average: ScalarAverage
-    requirements: Sequence[Requirement] = ()
-    confidence: float | None = None
-    train_columns: Mapping[str, Any] = field(default_factory=dict)
-    test_columns: Mapping[str, Any] = field(default_factory=dict)
+    task: TrainingTask
+    fold: int
+
+    @cached_property
+    def _parts(self) -> tuple[Integers, Integers, Integers]:
+        return self.task.parts(self.fold)
+
+    @cached_property
+    def _metric(self) -> Metric:
+        return get_metric(self.task.metric)
+
+    @cached_property
+    def _classes(self) -> int:
+        return len(self.task.rows.labels)
+
+    def _held_out(self, logits: Floats, part: Integers) -> HeldOut:
+        """Return rows with logits that no part of them has trained."""
+        return collect_held_out(logits, *self._about(part))
+
+    def _about(self, part: Integers) -> tuple[Integers, Floats | None, NDArray[Any] | None, dict[str, Any]]:
+        """Return the class numbers, the weights, the groups, and the columns of costs of some rows."""
+        rows = self.task.rows
+        columns = {name: values[part] for name, values in self.task.columns.items()}
+        return rows.numbers[part], rows.of(rows.weight, part), rows.of(rows.groups, part), columns
 
     def method(self, method: Method, trained: Sequence[TrainedLogits]) -> dict[str, FoldResult]:
         """Choose a method's weights and decision on the training rows, and judge it on the test rows.
@@ -175,25 +192,33 @@ class Judge:
         Returns:
             The results by the name of the row.
         """
+        learned, apart, _ = self._parts
+        y, weight, groups, columns = self._about(learned)
+        aim = self._metric, self.task.average, self.task.requirements
         logits = [each.out_of_fold for each in trained]
-        rows, held_out = collect_out_of_fold(logits, self.train_y, None, self.groups, self.metric, self.train_columns)
-        mixture = fit_mixture(rows, self.metric, self.average, self.requirements)
-        parts = parts_of(held_out, trained[0].folds[trained[0].folds >= 0])
-        judges = cross_fit(rows, parts, self.metric, self.average, self.requirements)
-        test = mixture(np.stack([each.test for each in trained]))
+        rows, held_out = collect_out_of_fold(logits, y, weight, groups, self._metric, columns)
+        mixture = fit_mixture(rows, *aim)
+        scored = mixture(np.stack([each.new for each in trained]))
+        if len(apart):
+            held_out = self._held_out(scored[: len(apart)], apart)
+        else:
+            parts = parts_of(held_out, trained[0].folds[trained[0].folds >= 0])
+            held_out = replace(held_out, logits=cross_fit(rows, parts, *aim).logits(rows.logits))
         seconds = sum(each.seconds for each in trained)
-        results = {method.name: self._tuned(replace(held_out, logits=judges.logits(rows.logits)), test, seconds)}
+        results = {method.name: self._tuned(held_out, scored[len(apart) :], seconds, out_of_fold=not len(apart))}
         if method.untuned is not None:
-            raw = trained[0].test
-            untuned = (raw[:, 0] >= 0).astype(np.int64) if self.classes == 2 else raw.argmax(1)
+            raw = trained[0].new[len(apart) :]
+            untuned = (raw[:, 0] >= 0).astype(np.int64) if self._classes == 2 else raw.argmax(1)
             results[method.untuned] = self._judge(untuned, seconds=seconds)
         return results
 
-    def _tuned(self, held_out: HeldOut, test: Floats, seconds: float | None) -> FoldResult:
+    def _tuned(self, held_out: HeldOut, test: Floats, seconds: float | None, *, out_of_fold: bool = True) -> FoldResult:
         """Choose a decision on held-out rows, and judge it on the logits of the test rows."""
-        guarantee = self.confidence and Guarantee(self.confidence, out_of_fold=True, groups=held_out.groups)
+        task, guarantee = self.task, None
+        if task.confidence is not None:
+            guarantee = Guarantee(task.confidence, out_of_fold=out_of_fold, groups=held_out.groups)
         decision = choose_without_intervals(
-            held_out, self.metric, subject_to=self.requirements, average=self.average, guarantee=guarantee or None
+            held_out, self._metric, subject_to=task.requirements, average=task.average, guarantee=guarantee
         )
         costs, probabilities = self._costs, sigmoid(test[:, 0]) if test.shape[1] == 1 else softmax(test)
         return self._judge(
@@ -201,7 +226,7 @@ class Judge:
             seconds=seconds,
             not_reachable=decision.evidence.not_reachable,
             probabilities=probabilities,
-            threshold=decision.attributes(np.arange(self.classes)).get("threshold_"),
+            threshold=decision.attributes(np.arange(self._classes)).get("threshold_"),
         )
 
     def own(self, report: Mapping[str, Any]) -> dict[str, FoldResult]:
@@ -213,44 +238,49 @@ class Judge:
             if "decided" in kept
         }
 
-    def outside(self, model: OutsidePredictions, train: Integers, test: Integers) -> dict[str, FoldResult]:
+    def outside(self, model: OutsidePredictions) -> dict[str, FoldResult]:
         """Judge predictions of another program, by the name of the row."""
-        table, logits = model.probabilities, model.logits
-        shown = None if table is None else (table[test, 1] if self.classes == 2 else table[test])
+        train, test = self.task.splits[self.fold]
+        table, logits, rows = model.probabilities, model.logits, self.task.rows
+        shown = None if table is None else (table[test, 1] if self._classes == 2 else table[test])
         results = {model.name: self._judge(model.decided[test], probabilities=shown)}
         if logits is not None:
-            columns = self.train_columns
-            calibration = fit_calibration(logits[train], self.train_y, None)
-            held_out = collect_held_out(calibration(logits[train]), self.train_y, None, self.groups, columns)
+            calibration = fit_calibration(logits[train], rows.numbers[train], rows.of(rows.weight, train))
+            held_out = self._held_out(calibration(logits[train]), train)
             results[model.name + TUNED] = self._tuned(held_out, calibration(logits[test]), None)
         return results
 
     def baselines(self) -> dict[str, FoldResult]:
         """Judge the decisions that need no model."""
-        results, costs, target = {}, self._costs, self.test_y
-        for name, shares in baseline_shares(self.train_y, self.classes).items():
+        train, test = self.task.splits[self.fold]
+        (known, of_known, *_), (target, weight, *_), costs = self._about(train), self._about(test), self._costs
+        results = {}
+        for name, shares in baseline_shares(known, self._classes, of_known).items():
             if costs is None:
-                results[name] = self._result(expected_counts(self.test_y, shares))
+                results[name] = self._result(expected_counts(target, shares, weight))
             else:
                 called = np.full(len(target), shares[1])
-                results[name] = FoldResult(mean_cost(costs.of_decisions(called, target), None))
+                results[name] = FoldResult(mean_cost(costs.of_decisions(called, target), weight))
         return results
 
-    @property
+    @cached_property
     def _costs(self) -> RowCosts | None:
         """The costs of the test rows, if the metric takes costs from columns."""
-        return row_costs(self.metric, self.test_columns, len(self.test_y)) if self.metric.columns else None
+        target, _, _, columns = self._about(self._parts[2])
+        return row_costs(self._metric, columns, len(target)) if self._metric.columns else None
 
     def _judge(self, decided: Integers, **about: Any) -> FoldResult:
-        costs, classes = self._costs, None if self.classes == 2 else self.classes
+        costs, classes = self._costs, None if self._classes == 2 else self._classes
+        target, weight, *_ = self._about(self._parts[2])
         if costs is not None:
-            return FoldResult(mean_cost(costs.of_decisions(decided, self.test_y), None), decided=decided, **about)
-        counts = count_labels(decided, self.test_y, num_classes=classes, matrix=self.metric.needs_matrix)
+            return FoldResult(mean_cost(costs.of_decisions(decided, target), weight), decided=decided, **about)
+        counts = count_labels(decided, target, num_classes=classes, weight=weight, matrix=self._metric.needs_matrix)
         return replace(self._result(counts), decided=decided, **about)
 
     def _result(self, counts: Counts) -> FoldResult:
-        value = float(averaged(self.metric, counts, self.average))
-        return FoldResult(value, held=all(bool(requirement.holds(counts).all()) for requirement in self.requirements))
+        value = float(averaged(self._metric, counts, self.task.average))
+        held = all(bool(requirement.holds(counts).all()) for requirement in self.task.requirements)
+        return FoldResult(value, held=held)
 
 
 Trained = Mapping[tuple[Training | OwnModel, int], TrainedLogits | Mapping[str, Any] | str]
@@ -329,26 +359,14 @@ def judge_folds(
         For each row of the comparison its results by fold, and notes about what was left out.
     """
     results: dict[str, list[FoldResult]] = {}
-    rows, metric, notes = task.rows, get_metric(task.metric), list[str]()
-    columns = cost_columns(metric, rows.X)
+    notes = list[str]()
     complete = [method for method in methods if _can_be_judged(method, trained, len(task.splits), notes)]
-    for fold, (train, test) in enumerate(task.splits):
-        judge = Judge(
-            rows.numbers[train],
-            rows.numbers[test],
-            None if rows.groups is None else rows.groups[train],
-            len(rows.labels),
-            metric,
-            task.average,
-            task.requirements,
-            task.confidence,
-            *({name: values[part] for name, values in columns.items()} for part in (train, test)),
-        )
-        by_name: dict[str, FoldResult] = {}
+    for fold in range(len(task.splits)):
+        judge, by_name = Judge(task, fold), dict[str, FoldResult]()
         for method in complete:
             kept: list[Any] = [trained[training, fold] for training in trainings_of(method)]
             if isinstance(method, OutsidePredictions):
-                by_name |= judge.outside(method, train, test)
+                by_name |= judge.outside(method)
             elif isinstance(method, OwnModel):
                 by_name |= judge.own(kept[0])
             else:

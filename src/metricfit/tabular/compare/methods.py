@@ -26,6 +26,7 @@ from metricfit.core.counts import Counts
 from metricfit.errors import InvalidValueError, MetricfitError, quote
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.tabular.classifier import MetricClassifier
+from metricfit.tabular.estimator_scores import fit_parameters_of
 from metricfit.tabular.families import DEFAULT as DEFAULT_FAMILIES
 from metricfit.tabular.families.choice import default_families
 from metricfit.tabular.families.family import Floats, Integers, to_logits
@@ -33,7 +34,7 @@ from metricfit.tabular.families.network import Network
 from metricfit.tabular.tuned import TunedDecisionClassifier
 
 if TYPE_CHECKING:
-    from metricfit.tabular.compare.trainings import TrainingTask
+    from metricfit.tabular.compare.trainings import ComparedRows, TrainingTask
 
 #: The baselines by name, and what each of them does.
 BASELINES = {
@@ -44,7 +45,7 @@ BASELINES = {
 }
 
 
-def baseline_shares(train_y: Integers, classes: int) -> dict[str, Floats]:
+def baseline_shares(train_y: Integers, classes: int, weight: Floats | None = None) -> dict[str, Floats]:
     """Return with which probability each baseline decides every row for each class.
 
     "at random" decides for each class with its share among the training rows.
@@ -52,6 +53,7 @@ def baseline_shares(train_y: Integers, classes: int) -> dict[str, Floats]:
     Args:
         train_y: Class numbers of the training rows.
         classes: The number of classes; of two, 1 is the positive one.
+        weight: One weight per row, or None.
 
     Returns:
         The probability of each class, by the name of the baseline.
@@ -60,13 +62,14 @@ def baseline_shares(train_y: Integers, classes: int) -> dict[str, Floats]:
         >>> baseline_shares(np.array([0, 0, 0, 1]), 2)["at random"]
         array([0.75, 0.25])
     """
-    shares = np.bincount(train_y, minlength=classes) / len(train_y)
+    sums = np.bincount(train_y, weight, minlength=classes)
+    shares = sums / sums.sum()
     if classes > 2:
         return {"largest class": np.eye(classes)[int(shares.argmax())], "at random": shares}
     return {"all positive": np.array([0.0, 1.0]), "none positive": np.array([1.0, 0.0]), "at random": shares}
 
 
-def expected_counts(y: Integers, shares: Floats) -> Counts:
+def expected_counts(y: Integers, shares: Floats, weight: Floats | None = None) -> Counts:
     """Return the expected counts if every row is decided for each class with this probability.
 
     They do not depend on a seed.
@@ -74,6 +77,7 @@ def expected_counts(y: Integers, shares: Floats) -> Counts:
     Args:
         y: Class numbers.
         shares: The probability of each class; for two classes, the second is the positive one.
+        weight: One weight per row, or None.
 
     Returns:
         Counts of the positive class of two, or of every class.
@@ -82,7 +86,7 @@ def expected_counts(y: Integers, shares: Floats) -> Counts:
         >>> expected_counts(np.array([0, 0, 1, 1]), np.array([0.75, 0.25])).tp
         array([0.5])
     """
-    matrix = np.outer(np.bincount(y, minlength=len(shares)), shares)
+    matrix = np.outer(np.bincount(y, weight, minlength=len(shares)), shares)
     if len(shares) == 2:
         (tn, fp), (fn, tp) = matrix.tolist()
         return Counts(tp, fp, fn, tn)
@@ -339,10 +343,8 @@ class OwnModel:
             The decisions and probabilities of each row of the comparison; the reason in place of decisions that
             cannot be tuned.
         """
-        training_rows, test_rows = task.splits[fold]
-        rows = task.rows
-        X, y, new = rows.X.iloc[training_rows], rows.y.iloc[training_rows], rows.X.iloc[test_rows]
-        groups = None if rows.groups is None else rows.groups[training_rows]
+        (training, apart, test), rows = task.parts(fold), task.rows
+        everything, new = task.splits[fold][0], rows.X.iloc[test]
         settings: dict[str, Any] = {"average": task.average, "random_state": task.seed}
         settings |= {"subject_to": list(task.asked) or None, "confidence": task.confidence}
         if len(rows.labels) == 2:
@@ -354,12 +356,32 @@ class OwnModel:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", InfeasibleWarning)  # reported by fold
-                    model.fit(X, y.to_numpy()) if name == self.name else model.fit(X, y, groups=groups)
+                    warnings.filterwarnings("ignore", ".*takes no sample_weight")  # a note says so
+                    if name == self.name:
+                        fit_plain(model, rows, everything)
+                    elif len(apart):
+                        fitted = fit_plain(clone(self.estimator), rows, training)
+                        model.set_params(estimator=fitted, cv="prefit", ensemble=True)
+                        fit_tuned(model, rows, apart)
+                    else:
+                        fit_tuned(model, rows, everything)
             except MetricfitError as error:
                 report[name] = {"left_out": str(error)}
                 continue
             report[name] = {"seconds": time.perf_counter() - start} | decisions_of(model, new, rows.labels)
         return {"rows": report}
+
+
+def fit_plain(model: Any, rows: ComparedRows, part: Integers) -> Any:
+    """Fit a classifier of the user to some rows, with their weights if it takes any."""
+    weights = fit_parameters_of(model, rows.of(rows.weight, part))
+    return model.fit(rows.X.iloc[part], rows.y.iloc[part].to_numpy(), **weights)
+
+
+def fit_tuned(model: TunedDecisionClassifier, rows: ComparedRows, part: Integers) -> None:
+    """Fit a classifier with tuned decisions to some rows."""
+    about = rows.of(rows.weight, part), rows.of(rows.groups, part)
+    model.fit(rows.X.iloc[part], rows.y.iloc[part], sample_weight=about[0], groups=about[1])
 
 
 def decisions_of(model: Any, X: pd.DataFrame, labels: NDArray[Any]) -> dict[str, Any]:

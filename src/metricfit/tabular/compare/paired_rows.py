@@ -1,9 +1,10 @@
 """Tests of the difference of two methods: by a paired bootstrap of the rows, or by the folds.
 
 Every row is judged by models that did not see it. Rows are drawn with replacement within each fold, the same for both
-methods, and the difference is that of the means over the folds. It says whether the methods, as they were trained here,
-differ on other rows. Few folds prove little: a difference in F2 of 0.3 was not significant by the corrected t-test of
-five folds, because its variance is estimated from five numbers.
+methods, and the difference is that of the means over the folds. With weights, the rows of one label and two decisions
+weigh a number from the gamma distribution whose mean and variance are those of a Poisson bootstrap. The test says
+whether the methods, as they were trained here, differ on other rows. Few folds prove little: a difference in F2 of 0.3
+was not significant by the corrected t-test of five folds, because its variance is estimated from five numbers.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class RowTest:
         metric: The metric, of counts.
         average: Its average over several classes.
         otherwise: The test of methods whose decisions are not known.
+        weight: The weight of each row, or None.
     """
 
     values: Mapping[str, Sequence[float]]
@@ -116,11 +118,17 @@ class RowTest:
     metric: Metric
     average: ScalarAverage
     otherwise: PairTest
+    weight: Floats | None = None
     _known: dict[tuple[str, str], Floats] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, decisions: Mapping[str, Any], labels: Integers, average: ScalarAverage, otherwise: FoldTest
+        cls,
+        decisions: Mapping[str, Any],
+        labels: Integers,
+        average: ScalarAverage,
+        otherwise: FoldTest,
+        weight: Floats | None = None,
     ) -> PairTest:
         """Return the test of the decisions of a comparison, or the other one where rows cannot be resampled.
 
@@ -129,12 +137,13 @@ class RowTest:
             labels: The class numbers of the rows.
             average: The average over several classes.
             otherwise: The test of the folds.
+            weight: The weight of each row, or None.
         """
         folds = next((each.folds for each in decisions.values()), None)
         if folds is None or otherwise.metric.columns or labels.max() >= MOST_CLASSES:
             return otherwise
         decided = {name: each.decided for name, each in decisions.items()}
-        return cls(otherwise.values, decided, labels, folds, otherwise.metric, average, otherwise)
+        return cls(otherwise.values, decided, labels, folds, otherwise.metric, average, otherwise, weight)
 
     @property
     def evidence(self) -> str:
@@ -180,10 +189,13 @@ class RowTest:
         total = np.zeros(DRAWS)
         for fold in range(self.folds.max() + 1):
             part = self.folds == fold
-            cells, counts = np.unique(
-                np.stack([self.labels[part], first[part], second[part]]), axis=1, return_counts=True
-            )
-            drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size=DRAWS).astype(np.float64)
+            rows = np.stack([self.labels[part], first[part], second[part]])
+            cells, cell, counts = np.unique(rows, axis=1, return_inverse=True, return_counts=True)
+            if self.weight is None:
+                drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size=DRAWS).astype(np.float64)
+            else:
+                sums, squares = (np.bincount(cell.reshape(-1), self.weight[part] ** power) for power in (1, 2))
+                drawn = rng.gamma(sums**2 / squares, squares / sums, size=(DRAWS, len(sums)))
             for decided, sign in ((cells[1], 1), (cells[2], -1)):
                 in_matrix = np.eye(classes**2)[cells[0] * classes + decided]
                 total += sign * self._value((drawn @ in_matrix).reshape(-1, classes, classes))

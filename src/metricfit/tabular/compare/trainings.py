@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,9 @@ from numpy.typing import NDArray
 from metricfit._files import hash_bytes, parse_json, write_file
 from metricfit.core.types import ScalarAverage
 from metricfit.data.columns import quote_label
+from metricfit.decide.costs import cost_columns
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.metric import get_metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.runs.cells import Cell, CellError
 from metricfit.tabular.classifier import MetricClassifier
@@ -34,7 +37,7 @@ from metricfit.tabular.families.family import Deadline, Features, Floats, Intege
 from metricfit.tabular.families.network import WITHOUT_METRIC, Network
 from metricfit.tabular.out_of_fold import LeftOut, fit_family
 from metricfit.tabular.row_folds import FORWARD
-from metricfit.tabular.training_rows import prepare_rows
+from metricfit.tabular.training_rows import draw_apart, prepare_rows
 
 #: What the fold that was encoded last depends on; its encoder, training rows, test rows, and seconds of the encoding.
 _latest: dict[Hashable, tuple[TableEncoder, NDArray[np.float32], Features, float]] = {}
@@ -127,13 +130,13 @@ class TrainedLogits:
     Attributes:
         seconds: The time that training took.
         out_of_fold: The logits of the training rows, each by a model that did not train on the row; NaN where all did.
-        test: The logits of the test rows.
+        new: The logits of the rows that are kept apart, and of the test rows after them.
         folds: The inner fold that held out each training row, the same for all trainings; -1 for none.
     """
 
     seconds: float
     out_of_fold: Floats
-    test: Floats
+    new: Floats
     folds: Integers
 
 
@@ -144,7 +147,9 @@ class ComparedRows(NamedTuple):
         X: The features.
         y: The labels as the user has them.
         groups: One group per row, or None.
+        weight: One weight per row, above 0, or None.
         order: The place of each row in the user's table.
+        total: The number of rows of that table; rows of weight 0 are left out.
         target: The name of the target.
         group: The name of the column of groups, or None.
         time: The name of the column of times, or None.
@@ -155,12 +160,19 @@ class ComparedRows(NamedTuple):
     X: pd.DataFrame
     y: pd.Series
     groups: NDArray[Any] | None
+    weight: Floats | None
     order: Integers
+    total: int
     target: str
     group: str | None
     time: str | None
     numbers: Integers
     labels: NDArray[Any]
+
+    @staticmethod
+    def of(values: NDArray[Any] | None, part: Integers) -> NDArray[Any] | None:
+        """Return the values of some rows; None if rows have none."""
+        return None if values is None else values[part]
 
 
 @dataclass(frozen=True)
@@ -175,6 +187,7 @@ class TrainingTask:
         requirements: The requirements on classes by their numbers.
         asked: The requirements as the user wrote them.
         confidence: The probability with which the requirements must hold on new rows, or None.
+        calibration: The share of the training rows of each fold that decisions are chosen on, or None.
         seed: The seed of every model.
         time_budget: Seconds of each training; None for no limit.
         jobs: Number of threads of each training.
@@ -187,6 +200,7 @@ class TrainingTask:
     requirements: Sequence[Requirement]
     asked: Sequence[str]
     confidence: float | None
+    calibration: float | None
     seed: int
     time_budget: float | None
     jobs: int
@@ -199,6 +213,20 @@ class TrainingTask:
         pairs = zip(self.requirements, indices, strict=True)
         return [str(replace(each, metric=each.metric.of_class(index))) for each, index in pairs]
 
+    @cached_property
+    def columns(self) -> Mapping[str, Any]:
+        """The columns with the costs of each row, if the metric takes any."""
+        return cost_columns(get_metric(self.metric), self.rows.X)
+
+    def parts(self, fold: int) -> tuple[Integers, Integers, Integers]:
+        """Return the rows that a fold learns from, the rows that it chooses decisions on alone, and its test rows."""
+        training, test = self.splits[fold]
+        if self.calibration is None:
+            return training, training[:0], test
+        groups, forward = self.rows.of(self.rows.groups, training), self.rows.time is not None
+        apart = draw_apart(training, groups, self.calibration, forward=forward, seed=self.seed + fold)
+        return np.setdiff1d(training, apart), apart, test
+
     def cells(self, name: str, data: str, methods: Sequence[Compared]) -> list[TrainingCell]:
         """Return one cell per training and fold, fold by fold.
 
@@ -209,6 +237,7 @@ class TrainingTask:
         """
         ends = np.concatenate([np.append(test, -1) for _, test in self.splits])
         spec = {"data": data, "splits": hash_bytes(ends.tobytes()), "seed": self.seed, "time_budget": self.time_budget}
+        spec |= {"calibration": self.calibration}
         trainings = dict.fromkeys(training for method in methods for training in trainings_of(method))
         return [self._cell(name, spec, training, fold) for fold in range(len(self.splits)) for training in trainings]
 
@@ -217,7 +246,7 @@ class TrainingTask:
         assert isinstance(cell, TrainingCell)
         if isinstance(cell.training, OwnModel):
             return cell.training.train(self, cell.fold)
-        (training_rows, test_rows), rows, forward = self.splits[cell.fold], self.rows, self.rows.time is not None
+        (learned, apart, test), rows, forward = self.parts(cell.fold), self.rows, self.rows.time is not None
         model = MetricClassifier(
             self.metric,
             subject_to=self.subject_to or None,
@@ -227,12 +256,12 @@ class TrainingTask:
             cv=FORWARD if forward else None,
             random_state=self.seed,
         )
-        groups = None if rows.groups is None else rows.groups[training_rows]
-        training, test = rows.X.iloc[training_rows], rows.X.iloc[test_rows]
-        key = (cell.spec["data"], cell.spec["splits"], self.seed, cell.fold)
-        encoder, numbers, new, encoding = encode_fold(key, training, test)
+        training, to_score = rows.X.iloc[learned], rows.X.iloc[np.concatenate([apart, test])]
+        key = (cell.spec["data"], cell.spec["splits"], self.seed, self.calibration, cell.fold)
+        encoder, numbers, new, encoding = encode_fold(key, training, to_score)
         start = time.perf_counter()
-        prepared = prepare_rows(model, training, rows.numbers[training_rows], None, groups, (encoder, numbers))
+        about = rows.of(rows.weight, learned), rows.of(rows.groups, learned)
+        prepared = prepare_rows(model, training, rows.numbers[learned], *about, (encoder, numbers))
         splits = splits_of(model, prepared)
         result = fit_family(
             families_of(model)[0],
@@ -249,8 +278,8 @@ class TrainingTask:
         return {
             "training_seconds": seconds,
             "out_of_fold": as_lists(result.logits),
-            "test": as_lists(result.model.logits(new)),
-            "folds": folds_of_rows(splits, len(training_rows)).tolist(),
+            "new": as_lists(result.model.logits(new)),
+            "folds": folds_of_rows(splits, len(learned)).tolist(),
         }
 
     def _cell(self, name: str, spec: Mapping[str, Any], training: Training | OwnModel, fold: int) -> TrainingCell:
@@ -281,11 +310,11 @@ def read_training(cell: TrainingCell, report: Mapping[str, Any]) -> TrainedLogit
     if "left_out" in report:
         return str(report["left_out"])
     try:
-        out_of_fold, test = (np.array(report[name], dtype=np.float64) for name in ("out_of_fold", "test"))
+        out_of_fold, new = (np.array(report[name], dtype=np.float64) for name in ("out_of_fold", "new"))
         folds = np.array(report["folds"], dtype=np.int64)
-        if len(folds) != len(out_of_fold) or out_of_fold.shape[1:] != test.shape[1:]:
+        if len(folds) != len(out_of_fold) or out_of_fold.shape[1:] != new.shape[1:]:
             raise ValueError("its logits do not fit each other")
-        return TrainedLogits(float(report["training_seconds"]), out_of_fold, test, folds)
+        return TrainedLogits(float(report["training_seconds"]), out_of_fold, new, folds)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidValueError(
             f"the result of {cell} is damaged ({error}); remove its folder to train it again"
@@ -341,7 +370,9 @@ class ChangedRunError(CellError):
         self.changes = list(changes)
 
 
-def describe_table(X: pd.DataFrame, y: Integers, classes: Sequence[str], groups: Any) -> Description:
+def describe_table(
+    X: pd.DataFrame, y: Integers, classes: Sequence[str], groups: Any, weight: Any = None
+) -> Description:
     """Describe a table by its rows, columns and classes, with a hash of every column.
 
     Args:
@@ -349,6 +380,7 @@ def describe_table(X: pd.DataFrame, y: Integers, classes: Sequence[str], groups:
         y: Class numbers.
         classes: The names of the classes.
         groups: One group per row, or None.
+        weight: One weight per row, or None.
 
     Returns:
         Values that JSON can hold.
@@ -364,7 +396,10 @@ def describe_table(X: pd.DataFrame, y: Integers, classes: Sequence[str], groups:
         },
         "classes": {name: int((y == number).sum()) for number, name in enumerate(classes)},
         "labels": hash_bytes(labels.tobytes()),
-        "groups": None if groups is None else hash_bytes(column_hashes(pd.Series(groups)).tobytes()),
+        **{
+            name: None if values is None else hash_bytes(column_hashes(pd.Series(values)).tobytes())
+            for name, values in (("groups", groups), ("weights", weight))
+        },
         "rows in any order": hash_bytes(np.sort(mixed).tobytes()),
     }
 
@@ -426,7 +461,7 @@ def list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
 
 
 #: The entries of a description that are about the table.
-TABLE = ("rows", "columns", "classes", "labels", "groups", "rows in any order")
+TABLE = ("rows", "columns", "classes", "labels", "groups", "weights", "rows in any order")
 
 
 def _changed_table(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -454,9 +489,8 @@ def _changed_table(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
             if before.get("classes", {}).get(label, 0) != now["classes"].get(label, 0)
         ]
         changes.append("the labels have changed" + (f" ({', '.join(counts)})" if counts else ""))
-    if before.get("groups") != now.get("groups"):
-        changes.append("the groups have changed")
-    return changes
+    names = [name for name in ("groups", "weights") if before.get(name) != now.get(name)]
+    return changes + [f"the {name} have changed" for name in names]
 
 
 def _changed_settings(before: Mapping[str, Any], now: Mapping[str, Any], names: Sequence[str]) -> list[str]:
