@@ -1,39 +1,21 @@
-"""What the tests share: every metric, every step, batches, and naive twins written from the papers' formulas."""
+"""What the tests share: fixtures of every metric and step, batches, and the twins of ``oracles``."""
 
-import math
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from metricfit import metrics, steps
-
-PARAMETERISED = {
-    "fbeta": [metrics.fbeta(beta=2), metrics.fbeta(beta=0.5)],
-    "tversky": [metrics.tversky(0.3, 0.7)],
-    "cost": [metrics.cost(fp=1, fn=10)],
-    "cost_matrix": [metrics.cost_matrix([[0, 1], [10, 0]])],
-    "weighted_kappa": [metrics.weighted_kappa(power=1), metrics.weighted_kappa(power=2)],
-}
-EVERY_METRIC = [
-    each for name in metrics.names() for each in PARAMETERISED.get(name) or [metrics.get_metric(name)]
-]  # a new metric with parameters fails here until it is given some
-
-
-def annealed(fraction=0.3):
-    step = steps.Annealed(steps.Identity(), steps.Sigmoid(k=20))
-    step.advance(fraction)
-    return step
-
-
-CLOSED_FORM = {
-    "linear": lambda: steps.Linear(0.1),
-    "sigmoid": lambda: steps.Sigmoid(k=10),
-    "identity": steps.Identity,
-    "raised_cosine": lambda: steps.RaisedCosine(width=0.3),
-}
-SMOOTH = CLOSED_FORM | {"annealed": annealed}
-EVERY_STEP = SMOOTH | {"straight_through": lambda: steps.StraightThrough(steps.Sigmoid(k=5))}
+from oracles import (
+    CLOSED_FORM,
+    EVERY_METRIC,
+    EVERY_STEP,
+    SMOOTH,
+    naive_counts,
+    naive_gradient,
+    naive_loss,
+    naive_metric,
+    naive_step,
+)
 
 
 @pytest.fixture(params=EVERY_METRIC, ids=lambda metric: metric.name)
@@ -76,98 +58,6 @@ def make_batch(n, *, seed=0, dtype=torch.float64, device="cpu", rows=None, soft=
 @pytest.fixture
 def batch():
     return make_batch
-
-
-def naive_step(step, p, t):
-    """The step's formula as the papers print it."""
-    if isinstance(step, steps.Annealed):
-        a = float(step.a)
-        return (1 - a) * naive_step(step.start, p, t) + a * naive_step(step.end, p, t)
-    if isinstance(step, steps.StraightThrough):
-        return (p >= t).to(p.dtype)
-    if isinstance(step, steps.Identity):
-        return p
-    if isinstance(step, steps.Sigmoid):
-        return 1 / (1 + torch.exp(-step.k * (p - t)))
-    if isinstance(step, steps.RaisedCosine):
-        u = (p - t) / step.width
-        inside = (1 + u + torch.sin(math.pi * u) / math.pi) / 2
-        return torch.where(u < -1, 0.0, torch.where(u > 1, 1.0, inside))
-    t = torch.as_tensor(t, dtype=p.dtype, device=p.device)
-    nearest = torch.minimum(t, 1 - t)
-    a, b = t - nearest / 2, t + nearest / 2
-    lower, middle = step.delta * p / a, 0.5 + (1 - 2 * step.delta) * (p - t) / nearest
-    upper = 1 - step.delta * (1 - p) / (1 - b)
-    return torch.where(p <= a, lower, torch.where(p <= b, middle, upper))
-
-
-def naive_counts(logits, target, weight, step, t):
-    """tp, fp, fn and tn over the last axis, as four plain sums."""
-    weight = torch.ones_like(target) if weight is None else weight
-    h = naive_step(step, 1 / (1 + torch.exp(-logits)), t)
-    masses = target * h, (1 - target) * h, target * (1 - h), (1 - target) * (1 - h)
-    return torch.stack([(weight * mass).sum(-1) for mass in masses])
-
-
-def _over(a, b):
-    return a / b if b else 0.0 * a
-
-
-def naive_metric(metric, tp, fp, fn, tn):
-    """The textbook definition from rates, 0/0 = 0; for Python numbers and for 0-d tensors."""
-    given, n = metric.parameters, tp + fp + fn + tn
-    p, r, s, v = _over(tp, tp + fp), _over(tp, tp + fn), _over(tn, tn + fp), _over(tn, tn + fn)
-
-    def fbeta(beta):
-        return _over((1 + beta**2) * p * r, beta**2 * p + r)
-
-    def harmonic(*rates):
-        return len(rates) / sum(1 / rate for rate in rates) if all(rates) else 0.0 * n
-
-    def kappa():
-        chance = _over((tp + fp) * (tp + fn) + (fn + tn) * (fp + tn), n * n)
-        return _over(_over(tp + tn, n) - chance, 1 - chance)
-
-    spread = ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
-    values = {
-        "fbeta": lambda: fbeta(given["beta"]),
-        "f1": lambda: harmonic(p, r),
-        "tversky": lambda: _over(tp, tp + given["alpha"] * fp + given["beta"] * fn),
-        "jaccard": lambda: _over(tp, n - tn),
-        "accuracy": lambda: 1 - _over(fp + fn, n),
-        "precision": lambda: p,
-        "recall": lambda: r,
-        "specificity": lambda: s,
-        "fpr": lambda: _over(fp, fp + tn),
-        "fnr": lambda: _over(fn, fn + tp),
-        "npv": lambda: v,
-        "selection_rate": lambda: _over(tp + fp, n),
-        "gmean": lambda: (r * s) ** 0.5,
-        "balanced_accuracy": lambda: _over(r + s, bool(tp + fn) + bool(fp + tn)),
-        "mcc": lambda: _over(tp * tn - fp * fn, spread),
-        "kappa": kappa,
-        "informedness": lambda: r + s - 1 if tp + fn and fp + tn else 0.0 * n,
-        "markedness": lambda: p + v - 1 if tp + fp and fn + tn else 0.0 * n,
-        "fowlkes_mallows": lambda: (p * r) ** 0.5,
-        "p4": lambda: harmonic(p, r, s, v),
-        "cost": lambda: _over(given["fp"] * fp + given["fn"] * fn, n),
-        "cost_matrix": lambda: _over(given["costs"][0][1] * fp + given["costs"][1][0] * fn, n),
-        "weighted_kappa": kappa,
-    }
-    return values[metric.base_name]()
-
-
-def naive_loss(metric, logits, target, weight, step, t=0.5):
-    metric = metrics.get_metric(metric)
-    value = naive_metric(metric, *naive_counts(logits, target, weight, step, t))
-    return value if metric.minimize else 1 - value
-
-
-def naive_gradient(metric, logits, target, weight, step, t=0.5):
-    """The gradient of ``naive_loss`` with respect to the logits, by autograd in float64."""
-    x = logits.detach().double().requires_grad_()
-    y, w = target.detach().double(), None if weight is None else weight.detach().double()
-    return torch.autograd.grad(naive_loss(metric, x, y, w, step, t), x)[0]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from metricfit import Counts, MetricLoss, get_metric, metric, metrics
 counts = Counts.hard(torch.tensor([1.0]), torch.tensor([1]), task="binary")
 value: Tensor = metrics.f1(counts)
 per_class: metrics.Metric = metrics.fbeta(beta=[1, 2.0])
-alias: metrics.Metric = metrics.dice
+one: metrics.Metric = metrics.jaccard
 bound: metrics.Requirement = metrics.recall[1] >= 0.9
 average: Tensor = metrics.averaged(metrics.f1, counts, "micro")
 loss = MetricLoss(metrics.fbeta(2), task="multilabel", average="macro")

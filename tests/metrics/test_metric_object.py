@@ -6,10 +6,10 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from brute_force import INSTANCES
 
 from metricfit import Counts, get_metric, metric, metrics
 from metricfit.losses import MetricLoss
+from oracles import INSTANCES
 
 ALL = [get_metric(INSTANCES.get(name, name)) for name in metrics.names()]
 SOME = [

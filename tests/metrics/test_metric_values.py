@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import sklearn.metrics as sk
 import torch
-from brute_force import EXACT, INSTANCES, Table, value
 
 from metricfit import Counts, get_metric, metrics
+from oracles import EXACT, INSTANCES, Table, value
 
 BINARY = {
     "f1": lambda y, d, w: sk.f1_score(y, d, sample_weight=w, zero_division=0),

@@ -13,8 +13,31 @@ from metricfit.core.arrays import Array
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import clip, constant, maximum, minimum, ratio, root, share, where, without_tiny
 from metricfit.metrics.decorators import builtin, builtin_factory
-from metricfit.metrics.registry import alias
 from metricfit.metrics.row_cost import CostFactory
+
+__all__ = [
+    "accuracy",
+    "balanced_accuracy",
+    "cost",
+    "f1",
+    "fbeta",
+    "fnr",
+    "fowlkes_mallows",
+    "fpr",
+    "gmean",
+    "informedness",
+    "jaccard",
+    "kappa",
+    "markedness",
+    "mcc",
+    "npv",
+    "p4",
+    "precision",
+    "recall",
+    "selection_rate",
+    "specificity",
+    "tversky",
+]
 
 #: A parameter as users give it, and as a formula gets it: one number, or one number per class.
 PerClass = float | Sequence[float]
@@ -272,13 +295,6 @@ def cost(fp: PerClass | str, fn: PerClass | str) -> None:
     """
 
 
-dice = alias("dice", f1)
-iou = alias("iou", jaccard)
-ppv = alias("ppv", precision)
-tpr = alias("tpr", recall)
-sensitivity = alias("sensitivity", recall)
-tnr = alias("tnr", specificity)
-
 BOTH = (*POSITIVES, *NEGATIVES)
 
 
@@ -420,6 +436,3 @@ def _shares(c: Counts) -> Counts:
 def _covariance(c: Counts) -> Array:
     """Return the numerator of R_K and kappa as a sum over the classes, in which nothing cancels."""
     return (c.tp * c.tn - c.fp * c.fn).sum(-1)
-
-
-youden = alias("youden", informedness)

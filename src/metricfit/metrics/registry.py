@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Any, TypeVar
+from typing import Any
 
 from metricfit.errors import InvalidValueError, quote
 
-T = TypeVar("T")
-
 _BUILTIN: dict[str, Any] = {}
 _USER_DEFINED: dict[str, Any] = {}
-_ALIASES: dict[str, str] = {}
+#: Second names.
+_ALIASES = {
+    "dice": "f1",
+    "iou": "jaccard",
+    "ppv": "precision",
+    "sensitivity": "recall",
+    "tnr": "specificity",
+    "tpr": "recall",
+    "youden": "informedness",
+}
 
 #: Measures of scores, which are no formulas over counts.
 _RANKINGS: dict[str, Any] = {}
@@ -60,12 +67,6 @@ def add_builtin(name: str, entry: Any) -> None:
 def add_ranking(name: str, entry: Any) -> None:
     """Register a measure of scores of this library."""
     _RANKINGS[name] = entry
-
-
-def alias(name: str, metric: T) -> T:
-    """Register a second name of a metric, and return the metric."""
-    _ALIASES[name] = next(key for key, entry in _BUILTIN.items() if entry is metric)
-    return metric
 
 
 def add_user_defined(name: str, entry: Any) -> None:
