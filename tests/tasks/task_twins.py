@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import torch
 
 from metricfit import metrics, steps
+from oracles import naive_step
 
 CLASSES = 4
 PARAMETERISED = {
@@ -54,23 +55,7 @@ def make(task, n=12, c=CLASSES, *, seed=0, shape=(), dtype=torch.float64, scale=
 
 
 def python_step(step, p, t):
-    if isinstance(step, steps.Annealed):
-        a = float(step.a)
-        return (1 - a) * python_step(step.start, p, t) + a * python_step(step.end, p, t)
-    if isinstance(step, steps.Identity):
-        return p
-    if isinstance(step, steps.Sigmoid):
-        return 1 / (1 + math.exp(-step.k * (p - t)))
-    if isinstance(step, steps.RaisedCosine):
-        u = (p - t) / step.width
-        return 0.0 if u < -1 else 1.0 if u > 1 else (1 + u + math.sin(math.pi * u) / math.pi) / 2
-    nearest = min(t, 1 - t)
-    a, b = t - nearest / 2, t + nearest / 2
-    if p <= a:
-        return step.delta * p / a
-    if p <= b:
-        return step.delta + (1 - 2 * step.delta) * (p - a) / (b - a)
-    return 1 - step.delta * (1 - p) / (1 - b)
+    return float(naive_step(step, torch.tensor(p, dtype=torch.float64), t))
 
 
 def python_softmax(row):

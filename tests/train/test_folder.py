@@ -12,7 +12,7 @@ import torch
 from exactly import assert_same
 from hypothesis import given, settings
 
-from metricfit.train.checkpoint.folder import CHECKPOINT, CHECKPOINTS_KEPT, Lock, RunFolder
+from metricfit.train.checkpoint.folder import CHECKPOINT, CHECKPOINTS_KEPT, RunFolder
 from metricfit.train.checkpoint.run_spec import find_differences, fingerprint
 from metricfit.train.checkpoint.state import Position, RunState, Standing, pack, unpack
 
@@ -171,20 +171,8 @@ def test_a_refused_folder_is_not_left_locked(folder):
     folder.__exit__()
     with pytest.raises(ValueError, match="seed: 1 then, 2 now"):
         RunFolder(folder.path).begin({"seed": 2}, resume=True)
-    lock = Lock(folder.path / "lock")
-    lock.take()
-    lock.release()
-
-
-def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch):
-    import fcntl
-
-    def unknown(*args):
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr(fcntl, "lockf", unknown)
-    with pytest.warns(UserWarning, match="cannot be locked .No locks available.: make sure"):
-        Lock(tmp_path / "lock").take()
+    with RunFolder(folder.path) as again:
+        again.begin({"seed": 1}, resume=True)
 
 
 def test_differences_are_of_leaves_and_leave_out_versions():
@@ -200,10 +188,10 @@ def test_differences_are_of_leaves_and_leave_out_versions():
 
 def test_code_is_not_compared_between_two_pythons():
     def spec(python, code):
-        return {"stages": [{"code": {"optimizer()": code}, "lr": 1}], "versions": {"python": python}}
+        return {"stages": [{"optimizer": {"code": code}, "lr": 1}], "versions": {"python": python}}
 
     assert find_differences(spec("3.11.2", "a"), spec("3.11.9", "b")) == [
-        "stages[0].code.optimizer(): 'a' then, 'b' now",
+        "stages[0].optimizer.code: 'a' then, 'b' now",
     ]
     assert find_differences(spec("3.11.2", "a"), spec("3.12.2", "b")) == []
 
@@ -211,16 +199,16 @@ def test_code_is_not_compared_between_two_pythons():
 def test_descriptions_of_settings_are_the_same_in_another_process():
     code = (
         "import json; from metricfit.train import Monitor\n"
-        "from metricfit.train.checkpoint.run_spec import describe_settings\n"
+        "from metricfit.train.checkpoint.run_spec import describe\n"
         "def mine(counts): return counts.tp if 'a' in {'a', 'b', 'c'} else counts.fp\n"
-        "print(json.dumps(describe_settings(Monitor(mine, subject_to=['recall >= 0.5', 'mcc >= 0.1']))))"
+        "print(json.dumps(describe(Monitor(mine, subject_to=['recall >= 0.5', 'mcc >= 0.1']))))"
     )
     result = [
         subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed})
         for seed in ("1", "2")
     ]
     assert result[0] == result[1]
-    assert b"metric()" in result[0]
+    assert b'"code"' in result[0]
 
 
 def test_fingerprints():

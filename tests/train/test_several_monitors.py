@@ -39,10 +39,15 @@ class Scores(Callback):
     """Scores of scikit-learn for the weights of every epoch that improved."""
 
     def __init__(self):
-        self.values = []
+        self.values, self.best = [], None
 
-    def improved(self, members, outputs):
-        logits = outputs([VALIDATION[0]])[0].squeeze(1)
+    def started(self, plan, step):
+        self.outputs = plan.outputs
+
+    def epoch_ended(self, rows):
+        if rows[0]["best"] == self.best:
+            return
+        self.best, logits = rows[0]["best"], self.outputs(0, VALIDATION[0]).squeeze(1)
         self.values.append((f1_score(VALIDATION[1], logits >= 0), roc_auc_score(VALIDATION[1], logits)))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,6 @@ from metricfit.train.result import Row
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-Outputs = Callable[[Sequence[Tensor]], list[Tensor]]
 
 _TEXTS = ("{task.description}", "{task.fields[numbers]}")
 
@@ -32,6 +30,8 @@ class Plan:
         members: The number of models that are trained side by side.
         steps_per_epoch: The number of optimiser steps per epoch. For a DataLoader, the number that it announces, which
             may differ from the number that it gives; None if it announces none.
+        outputs: Called with the number of a member and inputs: the member's logits, without gradient and dropout, in
+            ``epoch_ended`` by the weights that were validated.
 
     Example:
         >>> Plan(stages=(("bce", 10), ("metric", 5)), members=1, steps_per_epoch=20).stages[0]
@@ -41,6 +41,7 @@ class Plan:
     stages: tuple[tuple[str, int], ...]
     members: int
     steps_per_epoch: int | None
+    outputs: Any = field(default=None, repr=False, compare=False)
 
 
 class Callback:
@@ -87,22 +88,6 @@ class Callback:
         Args:
             step: The number of optimiser steps so far.
             losses: The losses of the active members, on their device.
-        """
-
-    def validated(self, members: Sequence[int], outputs: Outputs) -> None:
-        """These members were validated after an epoch; ``improved`` and ``epoch_ended`` follow.
-
-        Args:
-            members: The numbers of the members.
-            outputs: Takes one tensor of inputs per member and returns their logits, without gradient and dropout.
-        """
-
-    def improved(self, members: Sequence[int], outputs: Outputs) -> None:
-        """These members reached their best value on the validation set so far, and their weights were kept.
-
-        Args:
-            members: The numbers of the members.
-            outputs: Takes one tensor of inputs per member and returns their logits, without gradient and dropout.
         """
 
     def epoch_ended(self, rows: Sequence[Row]) -> None:

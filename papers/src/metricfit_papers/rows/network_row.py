@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from metricfit.train import Callback
-from metricfit.train.callbacks import Outputs
+from metricfit.train import Callback, Plan
+from metricfit.train.result import Row
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.rows.job import RowJob, TrialResult
 from metricfit_papers.rows.trial_fitting import compute_logits, fit_trials, group_by_width
@@ -43,13 +43,21 @@ class Checkpoints(Callback):
         self.job, self.trials = job, trials
         self.inputs = [(trial.test_rows()[0], trial.validation_rows()[0]) for trial in trials]
         self.values: dict[int, Values] = {}
+        self.best: dict[int, float] = {}
 
-    def improved(self, members: Sequence[int], outputs: Outputs) -> None:
-        """Score these members on their test rows."""
-        all_logits = outputs([torch.cat(self.inputs[member]) for member in members])
-        for member, logits in zip(members, all_logits, strict=True):
-            size = len(self.inputs[member][0])
-            self.look(member, logits[:size], logits[size:])
+    def started(self, plan: Plan, step: int) -> None:
+        """Keep what computes logits."""
+        self.outputs = plan.outputs
+
+    def epoch_ended(self, rows: Sequence[Row]) -> None:
+        """Score the members that have improved on their test rows."""
+        for row in rows:
+            member = row.get("member", 0)
+            if row["value"] == row["best"] != self.best.get(member):
+                self.best[member] = row["best"]
+                inputs = self.inputs[member]
+                logits = self.outputs(member, torch.cat(inputs))
+                self.look(member, logits[: len(inputs[0])], logits[len(inputs[0]) :])
 
     def look(self, member: int, test: Tensor, watched: Tensor) -> None:
         """Score one member, and keep each value that is better than before."""

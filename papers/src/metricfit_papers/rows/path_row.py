@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, get_metric
-from metricfit.train import Callback
-from metricfit.train.callbacks import Outputs
+from metricfit.train import Callback, Plan
 from metricfit.train.result import Row
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.rows.job import RowJob, TrialResult, positive_logits
@@ -95,18 +94,18 @@ class MetricsOnTest(Callback):
     def __init__(self, trials: Sequence[Trial], metrics: Mapping[str, Metric]) -> None:
         self.metrics = metrics
         self.test = [trial.test_rows() for trial in trials]
-        self.latest: dict[int, dict[str, float]] = {}
 
-    def validated(self, members: Sequence[int], outputs: Outputs) -> None:
-        """Score these members on their test rows."""
-        for member, logits in zip(members, outputs([self.test[member][0] for member in members]), strict=True):
-            counts = Counts.hard(positive_logits(logits.cpu()), self.test[member][1])
-            self.latest[member] = {name: metric(counts).item() for name, metric in self.metrics.items()}
+    def started(self, plan: Plan, step: int) -> None:
+        """Keep what computes logits."""
+        self.outputs = plan.outputs
 
     def epoch_ended(self, rows: Sequence[Row]) -> None:
         """Add the values of each member to its row."""
         for row in rows:
-            row |= self.latest[row.get("member", 0)]
+            member = row.get("member", 0)
+            x, y = self.test[member]
+            counts = Counts.hard(positive_logits(self.outputs(member, x).cpu()), y)
+            row |= {name: metric(counts).item() for name, metric in self.metrics.items()}
 
 
 def train_recording_paths(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO
@@ -45,65 +44,12 @@ class CheckpointWarning(UserWarning):
     """
 
 
-class Lock:
-    """A lock file that one process holds at a time, and only once within that process.
-
-    It is a POSIX record lock: the system releases it when the process ends for any reason, and forked processes, such
-    as the workers of a DataLoader, do not keep it. If the file system has no locks, the user is warned. On Windows
-    nothing is locked.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path.resolve()
-        self.file: BinaryIO | None = None
-
-    def take(self) -> None:
-        """Acquire the lock, or raise BlockingIOError."""
-        if self.path in _held:
-            raise self._make_error("this process")
-        if fcntl is None:
-            return
-        file = open(self.path, "a+b", buffering=0)  # noqa: SIM115 (open while the lock is held)
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            holder = file.read(20).decode(errors="replace").strip()
-            file.close()
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise self._make_error(f"process {holder}" if holder else "another process") from None
-            warnings.warn(
-                f"{self.path} cannot be locked ({error.strerror}): make sure that only one run at a time writes there",
-                stacklevel=2,
-            )
-            return
-        self.file = file
-        _held.add(self.path)
-        file.truncate(0)
-        with suppress(OSError):  # the number is only for the message; a full disk is reported where it matters
-            file.write(str(os.getpid()).encode())
-
-    def release(self) -> None:
-        """Release the lock if it is held."""
-        if self.file is not None:
-            _held.discard(self.path)
-            self.file.close()
-            self.file = None
-
-    def _make_error(self, holder: str) -> BlockingIOError:
-        return BlockingIOError(
-            errno.EAGAIN,
-            f"{holder} is training in this folder now; wait for it, or choose another checkpoint_dir",
-            str(self.path.parent),
-        )
-
-
 class RunFolder:
     """The folder of one run. ``begin`` locks it, and leaving ``with folder:`` releases it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._lock = Lock(self.path / "lock")
+        self._lock: BinaryIO | None = None
         self._steps: BinaryIO | None = None
         self._damaged: list[Path] = []
         self.run = ""  # what identifies the run, once it has begun
@@ -112,10 +58,11 @@ class RunFolder:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._lock.release()
-        if self._steps is not None:
-            self._steps.close()
-            self._steps = None
+        if self._lock is not None:
+            _held.discard((self.path / "lock").resolve())
+        for file in filter(None, (self._lock, self._steps)):
+            file.close()
+        self._lock = self._steps = None
 
     @property
     def started(self) -> bool:
@@ -138,7 +85,7 @@ class RunFolder:
         if self.finished:
             return
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock.take()
+        self._take_lock()
         try:
             self.check(spec, resume)  # another process may have used the folder in the meantime
             for path in self.path.iterdir():
@@ -147,8 +94,30 @@ class RunFolder:
             if not self.started:
                 self.write("run.json", json.dumps(spec, indent=2, sort_keys=True).encode())
         except BaseException:
-            self._lock.release()
+            self.__exit__()
             raise
+
+    def _take_lock(self) -> None:
+        """Lock the folder for one process, and only once within that process.
+
+        It is a POSIX record lock: the system releases it when the process ends for any reason, and forked processes,
+        such as the workers of a DataLoader, do not keep it. On Windows, and on a file system without locks, nothing is
+        locked.
+        """
+        path = (self.path / "lock").resolve()
+        holder = "this process" if path in _held else None
+        if holder is None and fcntl is not None:
+            file = open(path, "ab")  # noqa: SIM115 (open while the lock is held)
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock = file
+                _held.add(path)
+            except OSError as error:
+                file.close()
+                holder = "another process" if error.errno in (errno.EACCES, errno.EAGAIN) else None
+        if holder is not None:
+            why = f"{holder} is training in this folder now; wait for it, or choose another checkpoint_dir"
+            raise BlockingIOError(errno.EAGAIN, why, str(self.path))
 
     def check(self, spec: dict[str, Any], resume: bool) -> None:
         """Check that the folder is empty or holds this run; nothing in it is changed."""

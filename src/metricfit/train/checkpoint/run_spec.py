@@ -12,7 +12,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from enum import Enum
@@ -26,15 +26,13 @@ from metricfit._files import hash_bytes, list_differences
 from metricfit._version import __version__
 from metricfit.train.data.sources import FromLoader, InMemory, Source
 from metricfit.train.settings import RunSettings
-from metricfit.train.stage import Stage
 
 ROWS = 1024  # rows of the inputs that are hashed
 NOT_COMPARED = ("versions", "threads", "checkpoint_every")
+STAGE = ("name", "epochs", "lr", "patience", "objective", "optimizer", "scheduler", "scheduler_step", "monitors")
 
-PLAIN = (bool, int, str, bytes, type(None), Enum, torch.dtype, torch.device)
+PLAIN = (bool, int, float, str, bytes, type(None), Enum, torch.dtype, torch.device)
 VERSIONED_PACKAGES = ("torch", "metricfit")
-
-NamedValue = tuple[str, Any]
 
 
 def describe_run(
@@ -58,24 +56,8 @@ def describe_run(
     ]
     spec = {
         "model": {name: [*tensor.shape, str(tensor.dtype)] for name, tensor in model.state_dict().items()},
-        "architecture": repr_without_address(model).splitlines(),
-        "stages": [
-            {
-                "name": stage.name,
-                "objective": _describe_part(stage.objective),
-                "epochs": stage.epochs,
-                "lr": stage.lr,
-                "optimizer": _describe_part(stage.optimizer),
-                "scheduler": _describe_part(stage.scheduler),
-                **({} if stage.scheduler_step is None else {"scheduler_step": stage.scheduler_step}),
-                "monitor": _describe_part(stage.watched),
-                **({} if len(stage.monitors) == 1 else {"monitors": list(map(_describe_part, stage.monitors))}),
-                "patience": stage.patience,
-                "settings": stage_settings,
-                "code": stage_code,
-            }
-            for stage, (stage_settings, stage_code) in ((stage, _describe_stage(stage)) for stage in settings.stages)
-        ],
+        "architecture": _repr(model).splitlines(),
+        "stages": [{name: describe(getattr(stage, name)) for name in STAGE} for stage in settings.stages],
         **(members[0] if len(members) == 1 else {"members": members}),
         "batch_size": batches.size,
         "stratified": batches.stratified,
@@ -89,7 +71,7 @@ def describe_run(
         "versions": {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "threads": torch.get_num_threads(),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(spec, default=_to_plain_value))
+    plain: dict[str, Any] = json.loads(json.dumps(spec, default=str))
     return plain
 
 
@@ -113,9 +95,14 @@ def find_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 def identify(spec: dict[str, Any]) -> str:
     """Return a hash of what may not change while a run is resumed; its code may look different in another Python."""
-    stages = [{name: stage[name] for name in stage if name != "code"} for stage in spec.get("stages", ())]
-    compared = {key: spec[key] for key in sorted(spec) if key not in NOT_COMPARED} | {"stages": stages}
+    compared = {key: _without_code(spec[key]) for key in spec if key not in NOT_COMPARED}
     return hash_bytes(json.dumps(compared, sort_keys=True).encode())
+
+
+def _without_code(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_code(part) for key, part in value.items() if key != "code"}
+    return [_without_code(part) for part in value] if isinstance(value, list) else value
 
 
 def _python_version(spec: dict[str, Any]) -> list[str]:
@@ -136,42 +123,42 @@ def _describe_data(source: Source) -> dict[str, Any]:
     return description
 
 
-def _describe_part(part: Any) -> str | None:
-    return None if part is None else repr_without_address(part)
-
-
-def _describe_stage(stage: Stage) -> tuple[dict[str, Any], dict[str, str]]:
-    """Describe what the reprs of a stage's parts do not show: their settings, and the code of functions."""
-    parts = {"objective": stage.objective, "optimizer": stage.optimizer, "scheduler": stage.scheduler}
-    others = {f"monitor {number}": monitor for number, monitor in enumerate(stage.monitors) if number}
-    return describe_settings(parts | {"monitor": stage.watched} | others)
-
-
-def _to_plain_value(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else str(value)
-
-
-def describe_settings(obj: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """Describe the settings and the code inside an object.
+def describe(value: Any, outer: frozenset[int] = frozenset()) -> Any:
+    """Describe a setting as values that JSON can hold.
 
     Args:
-        obj: A module, a function, a partial, or a container of them.
+        value: A module, a function, a partial, a container of them, or a plain value.
+        outer: The ids of the objects that hold it, because some objects hold themselves.
 
     Returns:
-        The plain values by their path inside the object, and the hashes of functions by their path.
+        A plain value as it is, a tensor as a hash, and an object as what it is and what it holds, by name; a user's
+        function has a hash of its code.
 
     Example:
-        >>> describe_settings(nn.CrossEntropyLoss(label_smoothing=0.1))[0]["label_smoothing"]
+        >>> describe(nn.CrossEntropyLoss(label_smoothing=0.1))["label_smoothing"]
         0.1
     """
-    values: dict[str, Any] = {}
-    code: dict[str, str] = {}
-    for path, value in _walk(obj, "", set()):
-        if isinstance(value, CodeType):
-            code[path] = _hash_code(value)
-        else:
-            values[path] = value
-    return values, code
+    if isinstance(value, PLAIN):
+        is_plain = type(value) in (bool, int, str, type(None)) or (type(value) is float and math.isfinite(value))
+        return value if is_plain else repr(value)
+    if isinstance(value, Tensor):
+        return fingerprint(value)
+    if hasattr(value, "__array__") and hasattr(value, "dtype"):
+        return hash_bytes(f"{value.shape} {value.dtype}".encode() + value.tobytes())
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(_repr, value))
+    if id(value) in outer:
+        return None
+    outer |= {id(value)}
+    if isinstance(value, (list, tuple)):
+        return [describe(part, outer) for part in value]
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else _repr(key): describe(part, outer) for key, part in value.items()}
+    named = value if hasattr(value, "__qualname__") else type(value)
+    described = {name: describe(part, outer) for name, part in _list_parts(value).items()}
+    if isinstance(value, FunctionType) and not _is_versioned(value):
+        return described | {"code": _hash_code(value.__code__)}
+    return described | {"is": f"{named.__module__}.{named.__qualname__}"}
 
 
 def fingerprint(tensor: Tensor) -> str:
@@ -182,36 +169,9 @@ def fingerprint(tensor: Tensor) -> str:
     return digest.hexdigest()[:16]
 
 
-def repr_without_address(obj: Any) -> str:
+def _repr(value: Any) -> str:
     """Return the repr without memory addresses, which differ between processes."""
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(obj))
-
-
-def _walk(obj: Any, path: str, ancestors: set[int]) -> Iterator[NamedValue]:
-    """Yield the leaves; ``ancestors`` are the ids of the objects on the path, because some objects hold themselves."""
-    if isinstance(obj, float):
-        yield path, obj if math.isfinite(obj) else repr(obj)
-    elif isinstance(obj, PLAIN):
-        yield path, obj if type(obj) in (bool, int, str, type(None)) else repr(obj)
-    elif isinstance(obj, Tensor):
-        yield path, fingerprint(obj)
-    elif hasattr(obj, "__array__") and hasattr(obj, "dtype"):
-        yield path, hash_bytes(f"{obj.shape} {obj.dtype}".encode() + obj.tobytes())
-    elif id(obj) in ancestors:
-        return
-    else:
-        for name, part in sorted(_list_parts(obj).items()):
-            yield from _walk(part, f"{path}.{name}" if path else name, ancestors | {id(obj)})
-        yield from _identify(obj, path)
-
-
-def _identify(obj: Any, path: str) -> Iterator[NamedValue]:
-    """Yield the code of a user's function, or the class of any other object that is not a container."""
-    if isinstance(obj, FunctionType) and not _is_versioned(obj):
-        yield f"{path}()", obj.__code__
-    elif not isinstance(obj, (list, tuple, set, frozenset, Mapping)):
-        named = obj if hasattr(obj, "__qualname__") else type(obj)
-        yield f"{path} is".strip(), f"{named.__module__}.{named.__qualname__}"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
 def _is_versioned(definition: Any) -> bool:
@@ -219,47 +179,29 @@ def _is_versioned(definition: Any) -> bool:
     return (definition.__module__ or "").partition(".")[0] in VERSIONED_PACKAGES
 
 
-def _list_parts(obj: Any) -> dict[str, Any]:
-    if isinstance(obj, nn.Module):
-        parts = {name: part for name, part in obj.state_dict().items() if isinstance(part, Tensor)}
-        for path, module in obj.named_modules():
-            parts |= {f"{path}.{name}" if path else name: value for name, value in _public_attributes(module).items()}
-            parts |= {path: type(module)} if path else {}
-        return parts
-    if isinstance(obj, functools.partial):
-        return {"of": obj.func, **_enumerate(obj.args), **obj.keywords}
-    if isinstance(obj, MethodType):
-        return {"of": obj.__func__, "self": obj.__self__}
-    if isinstance(obj, FunctionType):
-        return _function_values(obj)
-    if isinstance(obj, (list, tuple)):
-        return _enumerate(obj)
-    if isinstance(obj, (set, frozenset)):
-        return {"has": ", ".join(sorted(map(repr_without_address, obj)))}
-    if isinstance(obj, Mapping):
-        return {key if isinstance(key, str) else repr_without_address(key): part for key, part in obj.items()}
-    if isinstance(obj, (type, ModuleType)):
+def _list_parts(value: Any) -> dict[str, Any]:
+    """Return what an object holds: public attributes, and of functions their defaults and what they close over."""
+    if isinstance(value, functools.partial):
+        return {"of": value.func, "arguments": value.args, **value.keywords}
+    if isinstance(value, MethodType):
+        return {"of": value.__func__, "self": value.__self__}
+    if isinstance(value, FunctionType):
+        return _function_values(value)
+    if isinstance(value, (type, ModuleType)):
         return {}
-    public = _public_attributes(obj)
-    if _is_versioned(type(obj)) or is_dataclass(obj):
+    attributes = getattr(value, "__dict__", {})
+    public = {name: part for name, part in attributes.items() if not name.startswith("_") and name != "training"}
+    if isinstance(value, nn.Module):
+        return {**public, **value._parameters, **value._buffers, **value._modules}
+    if _is_versioned(type(value)) or is_dataclass(value):
         return public
-    return {name: part for name, part in public.items() if isinstance(part, (*PLAIN, float, Tensor))}  # not any object
-
-
-def _public_attributes(obj: Any) -> dict[str, Any]:
-    """Return an object's public attributes, without its training mode, which is not a setting."""
-    attributes = getattr(obj, "__dict__", {}).items()
-    return {name: value for name, value in attributes if not name.startswith("_") and name != "training"}
-
-
-def _enumerate(values: Iterable[Any]) -> dict[str, Any]:
-    return {str(index): value for index, value in enumerate(values)}
+    return {name: part for name, part in public.items() if isinstance(part, (*PLAIN, Tensor))}  # not any object
 
 
 def _function_values(function: FunctionType) -> dict[str, Any]:
     """Return a function's defaults and the constants of its closure, but no containers, which it may modify."""
-    values = _enumerate(function.__defaults__ or ()) | (function.__kwdefaults__ or {})
-    constants = (*PLAIN, float, tuple, frozenset, Tensor, FunctionType, functools.partial, type, nn.Module)
+    values = {"defaults": function.__defaults__, **(function.__kwdefaults__ or {})}
+    constants = (*PLAIN, tuple, frozenset, Tensor, FunctionType, functools.partial, type, nn.Module)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # the variable is assigned later
             values |= {name: cell.cell_contents} if isinstance(cell.cell_contents, constants) else {}

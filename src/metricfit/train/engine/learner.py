@@ -19,8 +19,8 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from metricfit.losses.accumulation import random_state, replayed
 from metricfit.losses.calling import observe_value, update_loss
 from metricfit.train import label_checks
-from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
-from metricfit.train.data.sources import Source
+from metricfit.train.data.batches import Batch
+from metricfit.train.data.sources import InMemory, Source
 from metricfit.train.engine.launching import OneDevice, Runtime, gather_batch, get_precision, sync_over_ranks
 from metricfit.train.engine.stack import Stack
 from metricfit.train.engine.validation import (
@@ -184,6 +184,12 @@ class Member:
         """Return the logits of all samples with labels and weights; each rank computes its share."""
         return gather_batch(*join_outputs(self.outputs_of(data)))
 
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the logits of these inputs, in eval mode and without gradient."""
+        inputs, here = InMemory(x, x.new_zeros(len(x))), OneDevice(self.runtime.device)  # only rank 0 calls it
+        with self._averaged():
+            return join_outputs(compute_outputs(here, self.network, inputs.to(here.device), self.lay_out))[0]
+
     def outputs_of(self, data: Source) -> Iterator[tuple[Tensor, Batch]]:
         """Yield the logits of this rank's share of the samples, batch by batch, in eval mode and without gradient."""
         return compute_outputs(self.runtime, self.network, data, self.lay_out, self.largest_batch)
@@ -200,17 +206,6 @@ class Member:
         if self.average is not None and self.runtime.world_size > 1 and self.averaged_buffers:
             # Every rank has averaged statistics of its own samples; those of rank 0 count, as in training.
             self.best |= self.runtime.broadcast({name: self.best[name] for name in self.averaged_buffers})
-
-    @torch.no_grad()
-    def outputs(self, x: Tensor) -> Tensor:
-        """Return the logits of these inputs, computed in parts, in eval mode and without gradient."""
-        self.network.eval()
-        with self._averaged():
-            parts = [
-                self.network(self.lay_out(part.to(self.runtime.device))) for part in torch.split(x, SAMPLES_AT_ONCE)
-            ]
-        self.network.train()
-        return torch.cat(parts)
 
     def recall(self) -> None:
         """Restore the copy of the best weights; without one, take the averaged weights, if there are any."""
@@ -323,9 +318,9 @@ class Learner:
             member.optimizer.step()
         return torch.stack([loss.detach().reshape(()) for loss in losses])
 
-    def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return the logits of these active members, each for its own inputs."""
-        return [self.members[number].outputs(x) for number, x in zip(members, inputs, strict=True)]
+    def outputs(self, member: int, x: Tensor) -> Tensor:
+        """Return the logits of a member for these inputs, by the weights that are validated."""
+        return self.members[member].outputs(x)
 
     def retire(self, members: Sequence[int]) -> None:
         """Stop the training of these members."""

@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -80,7 +79,12 @@ class Loop:
         if saved is not None:
             self.position, self.rows_as_json = saved.loop, saved.history
             self.rows = [row for epoch in self.rows_as_json for row in json.loads(epoch)]
-        plan = Plan(tuple((stage.name or "", stage.epochs or 0) for stage in self.stages), self.members, self.steps)
+        plan = Plan(
+            tuple((stage.name or "", stage.epochs or 0) for stage in self.stages),
+            self.members,
+            self.steps,
+            self.learner.outputs,
+        )
         try:
             for callback in self.callbacks:
                 callback.stops = False  # it may have stopped an earlier run
@@ -185,7 +189,7 @@ class Loop:
         position, learner = self.position, self.learner
         rows = [self._make_row(stage, member) for member in active]
         if self.validated:
-            improved, stopped = [], []
+            stopped = []
             for row, member, result in zip(rows, active, self._validate(stage, active), strict=True):
                 standing, trained = position.standings[member], learner.members[member]
                 standing.succeeded |= bool(result.meets)
@@ -193,15 +197,10 @@ class Loop:
                 if stage.watched.better(result.measured, standing.measured):
                     standing.improve(result.measured)
                     trained.remember()
-                    improved.append(member)
                 else:
                     standing.waited += 1
                     stopped += [member] if stage.patience is not None and standing.waited >= stage.patience else []
                 row |= result.columns(stage, standing.measured.value)
-            for callback in self.callbacks:
-                callback.validated(active, partial(learner.outputs, active))
-                if improved:
-                    callback.improved(improved, partial(learner.outputs, improved))
             learner.retire(stopped)
         self.rows += rows
         for callback in self.callbacks:

@@ -12,10 +12,15 @@ class Kept(Callback):
     def __init__(self, inputs):
         self.inputs, self.last, self.times = inputs, {}, 0
 
-    def improved(self, members, outputs):
-        self.times += 1
-        logits = outputs([self.inputs[member] for member in members])
-        self.last |= dict(zip(members, logits, strict=True))
+    def started(self, plan, step):
+        self.outputs, self.best = plan.outputs, {}
+
+    def epoch_ended(self, rows):
+        for row in rows:
+            member = row.get("member", 0)
+            if row["best"] != self.best.get(member):
+                self.times, self.best[member] = self.times + 1, row["best"]
+                self.last[member] = self.outputs(member, self.inputs[member])
 
 
 @pytest.fixture
@@ -56,15 +61,14 @@ class OnOtherRows(Callback):
     """Adds the mean logit of other rows to the history."""
 
     def __init__(self, x):
-        self.x, self.means = x, {}
+        self.x = x
 
-    def validated(self, members, outputs):
-        logits = outputs([self.x] * len(members))
-        self.means = {member: each.mean().item() for member, each in zip(members, logits, strict=True)}
+    def started(self, plan, step):
+        self.outputs = plan.outputs
 
     def epoch_ended(self, rows):
         for row in rows:
-            row["mean"] = self.means[row.get("member", 0)]
+            row["mean"] = self.outputs(row.get("member", 0), self.x).mean().item()
 
 
 class StopsInThirdEpoch(Callback):
