@@ -194,3 +194,16 @@ def test_a_metric_called_on_labels_or_logits_names_what_to_call():
     with pytest.raises(TypeError, match=r"get_metric\('fbeta\(beta=2\)'\)\.score\(y, predicted\)"):
         metrics.fbeta(beta=2)(BINARY, BINARY)
     assert metrics.f1(Counts(1, 1, 1, 1)).item() == 0.5
+
+
+@pytest.mark.parametrize("other", [0, -1])
+def test_two_classes_in_two_writings_are_not_three_classes(other):
+    ones, written = np.array([1, 0, 1, 0]), np.array([1, other, 1, other])
+    written = np.array([255, 0, 255, 255]) if other == 0 else written
+    for predicted, target, name in ((ones, written, "target"), (written, ones, "predicted")):
+        with pytest.raises(
+            ValueError, match=f"{name} is written with .* which would be three classes: pass {name} > 0"
+        ):
+            score(predicted, target, "f1")
+    assert score(ones, written > 0, "f1") == theirs.f1_score(written > 0, ones)
+    assert score(np.array([0, 1, 255]), np.array([0, 1, 255]), "f1") == 1

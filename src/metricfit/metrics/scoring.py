@@ -23,6 +23,8 @@ from metricfit.metrics.row_cost import check_of_counts
 
 #: Two classes of which the last is the positive one.
 KNOWN_PAIRS: tuple[tuple[Any, Any], ...] = ((0, 1), (-1, 1))
+#: How two classes are written where others write 0 and 1: masks of images, and labels of margins.
+OTHER_PAIRS = ((0, 255), (-1, 1))
 
 
 def score(
@@ -108,6 +110,8 @@ def score_labels(
         counts = _count_columns(y, called, weight)
     else:
         found = set(y.tolist()) | set(called.tolist())
+        if len(found) == 3:
+            _check_one_writing(set(y.tolist()), set(called.tolist()))
         classes = sorted(found, key=lambda label: (str(type(label)), label)) if order is None else order
         check_has_order(classes, order, [check_of_counts(metric)])
         several = every_class or metric.of_one_class or len(classes) > 2
@@ -116,6 +120,17 @@ def score_labels(
         counts, metric = _count_classes(metric, y, called, weight, classes, several=several)
     value = averaged(metric, counts, average, zero_division=zero_division)
     return float(value) if np.ndim(value) == 0 else value
+
+
+def _check_one_writing(true: set[Any], called: set[Any]) -> None:
+    """Refuse two classes that the target and the predictions write in two ways, and that would count as three."""
+    for labels, others, name, other in ((true, called, "target", "predicted"), (called, true, "predicted", "target")):
+        for pair in OTHER_PAIRS:
+            if labels <= set(pair) and not labels <= {0, 1} and others <= {0, 1}:
+                raise InvalidValueError(
+                    f"{name} is written with {pair[0]} and {pair[1]}, and {other} with 0 and 1, which would be three "
+                    f"classes: pass {name} > 0"
+                )
 
 
 def _count_columns(y: Any, called: Any, weight: Any) -> Counts:
