@@ -81,18 +81,18 @@ class OrdinaryColumns(NamedTuple):
 
     def gradient(self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: Slopes) -> Tensor:
         """Return the gradient of the logits from the gradients of the counts."""
+        if kept is not None:
+            tp, fp, fn, tn = of_counts
+            result = torch.from_numpy(binary_cpu.few_gradient(kept, tp - fn, fp - tn))
+            return result if result.dim() == logits.dim() else result.view(logits.shape)
         x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
         if _is_on_gpu(logits):
             return binary.programs().gradient(x, y, w, of_counts, *self[1:]).view(logits.shape)
         tp, fp, fn, tn = of_counts
-        of_positive, of_negative = tp - fn, fp - tn
-        if kept is not None:
-            result = torch.from_numpy(binary_cpu.few_gradient(y, of_positive, of_negative, kept))
-        else:
-            if self.classes > 1:
-                of_positive, of_negative = (torch.from_numpy(part).to(x.dtype) for part in (of_positive, of_negative))
-            result = binary_cpu.gradient(x, y, w, of_positive, of_negative, *self[1:])
-        return result if result.shape == logits.shape else result.view(logits.shape)
+        ends = tp - fn, fp - tn
+        if self.classes > 1:
+            ends = tuple(torch.from_numpy(part).to(x.dtype) for part in ends)
+        return binary_cpu.gradient(x, y, w, *ends, *self[1:]).view(logits.shape)
 
     def hard_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         """Return the counts of hard decisions ``(4, c)``, without a gradient."""
@@ -185,16 +185,18 @@ def read_ordinary(
     if on_gpu and (columns > 1 or validate or not binary.takes_triton(logits)):
         return None
     is_checked = not on_gpu and (validate is None or validate)
+    labels = target
+    if not on_gpu and target.dtype != logits.dtype:  # Triton's programs read any type
+        target = target.to(logits.dtype)
     if is_checked:
-        check_labels(target, None)
+        if not binary_cpu.are_few_bits(target):
+            check_labels(labels, None)
         if weight is not None:
             check_weight(weight)
     if threshold is None:
         threshold = 0.5
     else:
         check_threshold(threshold)
-    if not on_gpu and target.dtype != logits.dtype:  # Triton's programs read any type
-        target = target.to(logits.dtype)
     kind = OrdinaryColumns(columns, closed.kind, closed.number, threshold)
     return OrdinaryBatch(logits, target, weight, kind, is_checked)
 
@@ -210,10 +212,9 @@ def _is_plain(logits: Tensor, target: Tensor, weight: Tensor | None) -> bool:
     """Return whether the tensors are plain ones, with gradients of the logits only, and torch computes them eagerly."""
     if torch.compiler.is_compiling() or type(logits) not in _PLAIN_TYPES or type(target) is not Tensor:
         return False
-    device = logits.device
     return (
-        (logits.dtype in _DTYPES if device.type == "cpu" else device.type == "cuda")
-        and device == target.device
+        (logits.dtype in _DTYPES and target.is_cpu if logits.is_cpu else logits.is_cuda)
+        and (logits.is_cpu or logits.device == target.device)
         and logits.is_contiguous()
         and target.is_contiguous()
         and not (target.requires_grad or target.is_complex() or is_transformed())
@@ -223,7 +224,7 @@ def _is_plain(logits: Tensor, target: Tensor, weight: Tensor | None) -> bool:
 
 
 def _is_on_gpu(logits: Tensor) -> bool:
-    return logits.device.type == "cuda"
+    return logits.is_cuda
 
 
 def _is_plain_weight(weight: Tensor, logits: Tensor) -> bool:
@@ -289,8 +290,7 @@ class BatchCounts(Counts):
     _tensors: Counts | None
 
     def __init__(self, batch: OrdinaryBatch) -> None:
-        facts = {"exclusive": batch.kind.exclusive, "batch": batch, "numbers": None, "_tensors": None}
-        vars(self).update(facts)  # the class is frozen
+        vars(self).update(exclusive=batch.kind.exclusive, batch=batch, numbers=None, _tensors=None)  # it is frozen
 
     def read(self) -> Counts:
         """Return the counts as tensors."""
@@ -325,8 +325,7 @@ class BatchCounts(Counts):
             The value with its gradient; None if the formula has to be evaluated with tensors, because it does not take
             dual numbers, does not give one number, or is too steep for the type of the logits.
         """
-        batch = self.batch
-        value: Tensor | None = _apply(batch.logits, batch.target, batch.weight, self, formula)  # type: ignore
+        value: Tensor | None = _apply(*self.batch[:3], self, formula)  # type: ignore[misc]
         return value
 
 
@@ -348,7 +347,7 @@ def evaluate(formula: Formula, counts: Counts) -> Tensor:
 def value_and_slopes(formula: Formula, numbers: FourNumbers, exclusive: bool) -> Dual | None:
     """Return the value of a formula with its derivatives; None if it does not take dual numbers."""
     counts = object.__new__(Counts)
-    vars(counts).update(zip(CELLS, duals(numbers), strict=True), exclusive=exclusive)  # the class is frozen
+    vars(counts).update(zip(CELLS, duals(numbers)), exclusive=exclusive)  # the class is frozen
     try:
         if isinstance(numbers, np.ndarray):
             with np.errstate(all="ignore"):  # tensors divide by 0 without a word, too
@@ -383,7 +382,7 @@ class _ValueOfBatch(torch.autograd.Function):
         vars(counts)["numbers"] = numbers  # the class is frozen
         if counts.batch.is_checked:
             check_sums(numbers, logits)
-        result = value_and_slopes(formula, numbers, kind.exclusive)
+        result = value_and_slopes(formula, numbers, counts.exclusive)
         if result is None:
             return None
         ctx.save_for_backward(logits, target, weight)

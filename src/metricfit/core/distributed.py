@@ -11,6 +11,9 @@ from torch import Tensor
 from metricfit.errors import InvalidValueError
 
 
+_IS_AVAILABLE = dist.is_available()
+
+
 def sum_over_ranks(local: Tensor) -> Tensor:
     """Sum the tensors of all ranks with one all-reduce, with the gradient that DistributedDataParallel needs.
 
@@ -93,7 +96,7 @@ def fill_missing(local: Tensor | None, group: Any = None) -> Tensor | None:
 
 def number_of_ranks() -> int:
     """Return the number of processes; 1 outside a distributed run."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return dist.get_world_size() if _IS_AVAILABLE and dist.is_initialized() else 1
 
 
 # What torch.compiler.assume_constant_result does; calling it would import the compiler together with this package.

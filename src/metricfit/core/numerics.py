@@ -64,7 +64,7 @@ class Dual:
 
     def _plain(self, number: Any) -> Any:
         """Return a number, an array or a tensor that mixes with this number; a tensor mixes with tensors alone."""
-        if isinstance(number, (int, float, np.number)):
+        if type(number) is float or isinstance(number, (int, float, np.number)):
             return number
         if is_tensor(number) if is_tensor(self.value) else isinstance(number, np.ndarray):
             return number
@@ -307,13 +307,15 @@ def share(part: Number, rest: Number) -> Any:
         (0.25, 0.0)
     """
     if type(part) is Dual or type(rest) is Dual:
-        return _share_of_duals(*_as_duals(part, rest))
+        return _share_of_duals(part, rest)
     if is_tensor(part):
         return _of_tensors().share(part, rest)
     return _divide_plain(part, part + rest)
 
 
-def _share_of_duals(part: Dual, rest: Dual) -> Dual:
+def _share_of_duals(part: Any, rest: Any) -> Dual:
+    if type(part) is not type(rest):
+        part, rest = _as_duals(part, rest)
     inverse = _safe_inverse(part.value + rest.value)
     of_part, of_rest = part.value * inverse, rest.value * inverse
     of_rest_slopes = times(times(rest.slopes, -1.0), of_part * inverse)  # the sign of constants costs no operation
@@ -484,10 +486,10 @@ def without_tiny(x: Number) -> Any:
 
 
 def duals(cells: Sequence[Any]) -> list[Dual]:
-    """Return dual numbers of four counts: floats, tensors, or lists with one float per class."""
-    if not isinstance(cells[0], float) and not is_tensor(cells[0]):
+    """Return dual numbers of four counts: floats, tensors, or arrays or lists with one float per class."""
+    if isinstance(cells[0], list):
         cells = [np.array(cell) for cell in cells]
-    return [Dual(cell, slopes) for cell, slopes in zip(cells, _UNITS, strict=True)]
+    return list(map(Dual, cells, _UNITS))
 
 
 _UNITS = ((1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 1.0))

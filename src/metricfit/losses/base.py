@@ -110,7 +110,7 @@ class BatchLoss(Loss):
     @property
     def spans_ranks(self) -> bool:
         """Whether the batch of this call is the batch of all ranks."""
-        return self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1
+        return number_of_ranks() > 1 and self.sync and self.training and torch.is_grad_enabled()
 
 
 class AdditiveLoss(BatchLoss, ABC):

@@ -99,10 +99,9 @@ class RangeWatch:
         """Look at a forward pass of a loss in training."""
         if torch.compiler.is_compiling() or self.like_probabilities is None or not module.training:
             return
-        if logits.numel() and looks_at_values(logits, None):
-            self.passes += 1
-            if self.passes & (self.passes - 1) == 0:
-                self.judge(logits, type(module).__name__)
+        self.passes += 1
+        if _is_power_of_two(self.passes) and logits.numel() and looks_at_values(logits, None):
+            self.judge(logits, type(module).__name__)
 
     def judge(self, logits: Tensor, owner: str, remedy: str = "") -> None:
         """Judge the logits of a pass that is checked.
@@ -150,10 +149,8 @@ class TrainingWatch:
         self.warned_of_half = False
         self.range = RangeWatch()
         self._hooks: list[RemovableHandle] = []
-        self.passes_of_classes = 0
-        self.first_values: list[float] = []
-        self.last_values: list[float] = []
-        self.compared: list[Counts] = []
+        self.values: list[float] = []  # the losses of the passes that are compared
+        self.compared: list[Counts] = []  # the counts of the last of them
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TrainingWatch, (self.last,)
@@ -183,21 +180,21 @@ class TrainingWatch:
         """
         if torch.compiler.is_compiling():
             return
+        self.passes += 1
+        is_checked = _is_power_of_two(self.passes)
+        if not is_checked and self.passes > STALL_AT:
+            return
         if logits.dtype == torch.float16 and not self.warned_of_half:
             self._look_at_costs(max(map(abs, module.metric.bounds)), _owner(module))
         if not looks_at_values(logits, module.validate) or not logits.numel():
             return
-        self.passes += 1
-        if self.passes & (self.passes - 1) == 0:
+        if is_checked:
             if not module.from_probabilities:
                 self.range.judge(logits, _owner(module), ", or say from_probabilities=True")
             counts = self.last_counts()
             if counts is not None and _has_both(counts, module.classes):
                 self._watch_gradient(loss, logits, _owner(module))
-        if self.passes_of_classes >= STALL_AT or self.last is None or not self.last[1]:
-            return
-        can_compare = _classes(self.last[0][0]) >= 3 and module.memory is None and not module.metric.minimize
-        if can_compare and loss.requires_grad and loss.dim() == 0:
+        if self.passes <= STALL_AT and module.memory is None and not module.metric.minimize:
             self._compare(loss, _owner(module))
 
     def _look_at_costs(self, largest: float, owner: str) -> None:
@@ -246,20 +243,21 @@ class TrainingWatch:
 
     def _compare(self, loss: Tensor, owner: str) -> None:
         """Record the loss and the counts of the first passes and of those before pass 128, and judge them there."""
-        self.passes_of_classes += 1
-        if self.passes_of_classes <= FIRST_PASSES:
-            self.first_values.append(_number(loss))
-        elif STALL_AT - LAST_PASSES < self.passes_of_classes <= STALL_AT:
-            counts = self.last_counts()
-            assert counts is not None
-            self.last_values.append(_number(loss))
+        is_late = self.passes > STALL_AT - LAST_PASSES
+        if self.passes > FIRST_PASSES and not is_late:
+            return
+        classes = _classes(self.last[0][0]) if self.last is not None and self.last[1] else 1
+        if classes < 3 or not loss.requires_grad or loss.dim() != 0:
+            return
+        self.values.append(_number(loss))
+        if is_late and (counts := self.last_counts()) is not None:
             self.compared.append(counts)
-            if self.passes_of_classes == STALL_AT:
-                self._judge(counts.tp.shape[-1], owner)
-                self.compared = []
+        if self.passes == STALL_AT and len(self.values) == FIRST_PASSES + LAST_PASSES:
+            self._judge(classes, owner)
+            self.compared = []
 
     def _judge(self, classes: int, owner: str) -> None:
-        start, current = sum(self.first_values) / FIRST_PASSES, sum(self.last_values) / LAST_PASSES
+        start, current = sum(self.values[:FIRST_PASSES]) / FIRST_PASSES, sum(self.values[-LAST_PASSES:]) / LAST_PASSES
         if not start >= FROM_SCRATCH * (1 - 1 / classes):
             return
         if current > STALLED * start:
@@ -286,6 +284,10 @@ class TrainingWatch:
         positives, predicted = total.positives, total.predicted
         usual = positives >= positives.mean() / 4
         return (usual & (predicted < GIVEN_UP * positives)).nonzero().flatten().tolist()
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
 
 
 def _owner(module: MetricLoss) -> str:

@@ -96,7 +96,7 @@ def f1(c: Counts) -> Array:
         >>> metrics.f1(Counts(tp=3, fp=1, fn=2, tn=4))
         array([0.66666667])
     """
-    return _fbeta(c, beta=1)
+    return share(c.tp, 0.5 * (c.fn + c.fp))
 
 
 def _tversky(c: Counts, alpha: Parameter, beta: Parameter) -> Array:

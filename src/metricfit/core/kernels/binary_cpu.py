@@ -309,19 +309,32 @@ def handles_few(logits: Tensor, threshold: float) -> bool:
     return logits.numel() <= FEW and INSIDE <= threshold <= 1 - INSIDE
 
 
+def are_few_bits(y: Tensor) -> bool:
+    """Return whether these are at most ``FEW`` floating labels, and each is 0 or 1; False says nothing."""
+    if y.numel() > FEW:
+        return False
+    labels = y.numpy().ravel()
+    product = labels * (1.0 - labels)
+    return bool(product.dot(product) == 0.0)
+
+
 def few_counts(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> tuple[Any, Array]:
     """Return soft counts and what ``gradient`` needs: four numbers for logits ``(n,)``, ``(4, c)`` for ``(n, c)``."""
     mass, rest, slope = _decide_few(x.detach().numpy(), kind, number, threshold)
-    weight = None if w is None else w.numpy()
-    return _sum_decisions(mass, rest, y.numpy(), weight), slope if weight is None else slope * weight
+    labels = _split_labels(y.numpy(), w)
+    return _sum_decisions(mass, rest, *labels), (*labels, slope)
 
 
-def _sum_decisions(mass: Array, rest: Array, positive: Array, weight: Array | None) -> Any:
+def _split_labels(positive: Array, w: Tensor | None) -> tuple[Array, Array]:
+    """Return the weight of each sample as a positive and as a negative."""
     negative = 1.0 - positive
-    if weight is not None:
-        positive, negative = positive * weight, negative * weight
+    return (positive, negative) if w is None else (positive * (weight := w.numpy()), negative * weight)
+
+
+def _sum_decisions(mass: Array, rest: Array, positive: Array, negative: Array) -> Any:
     if positive.ndim == 1:
-        return [float(labels.dot(amount)) for amount in (mass, rest) for labels in (positive, negative)]
+        dot, dot_of_rest = mass.dot, rest.dot
+        return [float(dot(positive)), float(dot(negative)), float(dot_of_rest(positive)), float(dot_of_rest(negative))]
     ones = np.ones(len(positive), positive.dtype)
     cells = [ones.dot(labels * amount) for amount in (mass, rest) for labels in (positive, negative)]
     return np.array(cells, np.float64)
@@ -329,30 +342,31 @@ def _sum_decisions(mass: Array, rest: Array, positive: Array, weight: Array | No
 
 def hard_counts(x: Tensor, y: Tensor, w: Tensor | None, threshold: float) -> Array:
     """Return the counts of the decisions ``sigmoid(x) >= threshold`` as ``few_counts`` does, exactly."""
-    decided, labels = is_positive(x, threshold).double().numpy(), y.double().numpy()
-    return _sum_decisions(decided, 1.0 - decided, labels, None if w is None else w.double().numpy())
+    decided = is_positive(x, threshold).double().numpy()
+    return _sum_decisions(
+        decided, 1.0 - decided, *_split_labels(y.double().numpy(), None if w is None else w.double())
+    )
 
 
-def few_gradient(y: Tensor, of_positive: Any, of_negative: Any, slope: Array) -> Array:
+def few_gradient(kept: tuple[Array, Array, Array], of_positive: Any, of_negative: Any) -> Array:
     """Return the gradient of the logits, from the gradients of a positive's and a negative's mass in each column."""
-    labels = y.numpy()
-    if labels.ndim > 1:
-        of_positive, of_negative = (part.astype(labels.dtype) for part in (of_positive, of_negative))
-    result = labels * of_positive
-    result += (1.0 - labels) * of_negative  # exact for the labels 0 and 1
+    positive, negative, slope = kept
+    if positive.ndim > 1:
+        of_positive, of_negative = (part.astype(positive.dtype) for part in (of_positive, of_negative))
+    result = positive * of_positive
+    result += negative * of_negative
     result *= slope
     return result
 
 
 def _decide_few(x: Array, kind: str, number: float, t: float) -> tuple[Array, Array, Array]:
     """Return the soft decisions, their complements, and the derivatives of the decisions by the logits."""
-    against = np.negative(x)
-    against.clip(-np.inf, LIMIT, out=against)  # several times faster than np.minimum with a number
-    np.exp(against, out=against)
-    p = against + 1.0
-    np.divide(1.0, p, out=p)
-    against *= p
-    q = against
+    q = np.negative(x)
+    np.minimum(q, LIMIT, out=q)
+    np.exp(q, out=q)
+    p = q + 1.0
+    np.reciprocal(p, out=p)
+    q *= p
     if kind == "linear":
         return _decide_few_linearly(p, q, number, t)
     if kind == "identity":
@@ -375,10 +389,11 @@ def _decide_few_linearly(p: Array, q: Array, delta: float, t: float) -> tuple[Ar
     numbers = _linear_numbers(end, delta)
     if t == 0.5:  # then the outer lines are one line, and a ramp between the kinks is the rest of the rise
         steeper, top = numbers.middle - numbers.first, 1.0 - 2.0 * delta - 0.5 * numbers.first
-        ramp = p * steeper
-        ramp -= steeper * numbers.a
-        ramp.clip(min(0.0, top), max(0.0, top), out=ramp)
-        slope = ((p > numbers.a) & (p < numbers.b)) * p.dtype.type(steeper)  # np.where takes five times as long
+        line = p * steeper
+        line -= steeper * numbers.a
+        ramp = np.maximum(line, min(0.0, top))
+        np.minimum(ramp, max(0.0, top), out=ramp)
+        slope = (ramp == line) * p.dtype.type(steeper)  # np.where takes five times as long
         slope += numbers.first
         slope *= p
         slope *= q
