@@ -134,7 +134,8 @@ class RequirementConstraint(MeasuredConstraint):
             What the constraint adds to the objective, a scalar.
         """
         counts = self._all_ranks(self._count(count_soft, rows, lazily=True))
-        self._exclusive = counts.exclusive
+        if self._exclusive is not counts.exclusive:  # setting an attribute of a module takes microseconds
+            self._exclusive = counts.exclusive
         if self.memory is not None:
             counts = self.memory(counts)
         term = self._evaluate(counts, penalty)

@@ -99,7 +99,7 @@ class OrdinaryColumns(NamedTuple):
         x, y, w = binary_cpu.as_columns(logits.detach(), target, weight, self.classes)
         if _is_on_gpu(logits):
             return Columns(x[None], y[None], None if w is None else w[None]).hard(self.threshold)
-        return torch.tensor(binary_cpu.hard_counts(x, y, w, self.threshold), dtype=torch.float64).view(4, -1)
+        return torch.from_numpy(binary_cpu.hard_counts(x, y, w, self.threshold))
 
 
 class OrdinaryClasses(NamedTuple):

@@ -321,14 +321,14 @@ def are_few_bits(y: Tensor) -> bool:
 def few_counts(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> tuple[Any, Array]:
     """Return soft counts and what ``gradient`` needs: four numbers for logits ``(n,)``, ``(4, c)`` for ``(n, c)``."""
     mass, rest, slope = _decide_few(x.detach().numpy(), kind, number, threshold)
-    labels = _split_labels(y.numpy(), w)
+    labels = _split_labels(y.numpy(), None if w is None else w.numpy())
     return _sum_decisions(mass, rest, *labels), (*labels, slope)
 
 
-def _split_labels(positive: Array, w: Tensor | None) -> tuple[Array, Array]:
+def _split_labels(positive: Array, weight: Array | None) -> tuple[Array, Array]:
     """Return the weight of each sample as a positive and as a negative."""
     negative = 1.0 - positive
-    return (positive, negative) if w is None else (positive * (weight := w.numpy()), negative * weight)
+    return (positive, negative) if weight is None else (positive * weight, negative * weight)
 
 
 def _sum_decisions(mass: Array, rest: Array, positive: Array, negative: Array) -> Any:
@@ -341,11 +341,11 @@ def _sum_decisions(mass: Array, rest: Array, positive: Array, negative: Array) -
 
 
 def hard_counts(x: Tensor, y: Tensor, w: Tensor | None, threshold: float) -> Array:
-    """Return the counts of the decisions ``sigmoid(x) >= threshold`` as ``few_counts`` does, exactly."""
-    decided = is_positive(x, threshold).double().numpy()
-    return _sum_decisions(
-        decided, 1.0 - decided, *_split_labels(y.double().numpy(), None if w is None else w.double())
-    )
+    """Return the counts ``(4, c)`` of the decisions ``sigmoid(x) >= threshold``, exactly."""
+    positive = is_positive(x.numpy(), threshold) if x.numel() <= FEW else is_positive(x, threshold).numpy()
+    decided, labels = positive.astype(np.float64), y.numpy().astype(np.float64)
+    weight = None if w is None else w.numpy().astype(np.float64)
+    return np.array(_sum_decisions(decided, 1.0 - decided, *_split_labels(labels, weight))).reshape(4, -1)
 
 
 def few_gradient(kept: tuple[Array, Array, Array], of_positive: Any, of_negative: Any) -> Array:
