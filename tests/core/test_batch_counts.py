@@ -255,3 +255,12 @@ def test_the_kernel_of_small_batches_is_that_of_large_ones(monkeypatch):
             assert nothing is None
             torch.testing.assert_close(kind.gradient(x, y, w, None, of_counts), small)
         torch.testing.assert_close(torch.tensor(numbers), torch.tensor(large_numbers))
+
+
+@pytest.mark.parametrize("wrong", [2.0, -1.0, float("nan"), float("inf"), 255.0, 1.0000001])
+@pytest.mark.parametrize("shape", [(9,), (3, 3)])
+def test_labels_out_of_range_are_refused_among_soft_ones(wrong, shape):
+    """Sums of y (1 - y) would cancel: 2 gives -2, and eight labels of 1/2 give 2."""
+    target = torch.tensor([wrong, *[0.5] * 8]).view(shape)
+    with pytest.raises(InvalidValueError):
+        MetricLoss("f1", task="multilabel" if len(shape) > 1 else None)(torch.zeros(shape), target)

@@ -60,6 +60,8 @@ def is_tensor(value: object) -> bool:
         >>> is_tensor(np.zeros(2))
         False
     """
+    if type(value) is np.ndarray:
+        return False
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 

@@ -89,10 +89,10 @@ class OrdinaryColumns(NamedTuple):
         if _is_on_gpu(logits):
             return binary.programs().gradient(x, y, w, of_counts, *self[1:]).view(logits.shape)
         tp, fp, fn, tn = of_counts
-        ends = tp - fn, fp - tn
+        of_positive, of_negative = tp - fn, fp - tn
         if self.classes > 1:
-            ends = tuple(torch.from_numpy(part).to(x.dtype) for part in ends)
-        return binary_cpu.gradient(x, y, w, *ends, *self[1:]).view(logits.shape)
+            of_positive, of_negative = (torch.from_numpy(part).to(x.dtype) for part in (of_positive, of_negative))
+        return binary_cpu.gradient(x, y, w, of_positive, of_negative, *self[1:]).view(logits.shape)
 
     def hard_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         """Return the counts of hard decisions ``(4, c)``, without a gradient."""
@@ -325,7 +325,7 @@ class BatchCounts(Counts):
             The value with its gradient; None if the formula has to be evaluated with tensors, because it does not take
             dual numbers, does not give one number, or is too steep for the type of the logits.
         """
-        value: Tensor | None = _apply(*self.batch[:3], self, formula)  # type: ignore[misc]
+        value: Tensor | None = _apply(*self.batch[:3], self, formula)  # type: ignore
         return value
 
 
@@ -347,7 +347,7 @@ def evaluate(formula: Formula, counts: Counts) -> Tensor:
 def value_and_slopes(formula: Formula, numbers: FourNumbers, exclusive: bool) -> Dual | None:
     """Return the value of a formula with its derivatives; None if it does not take dual numbers."""
     counts = object.__new__(Counts)
-    vars(counts).update(zip(CELLS, duals(numbers)), exclusive=exclusive)  # the class is frozen
+    vars(counts).update(zip(CELLS, duals(numbers), strict=True), exclusive=exclusive)  # the class is frozen
     try:
         if isinstance(numbers, np.ndarray):
             with np.errstate(all="ignore"):  # tensors divide by 0 without a word, too

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from metricfit.errors import InvalidValueError
 
-
-_IS_AVAILABLE = dist.is_available()
+_IS_AVAILABLE = dist.is_available()  # once, because every forward pass asks for the number of ranks
 
 
 def sum_over_ranks(local: Tensor) -> Tensor:

@@ -187,7 +187,9 @@ def _combine(first: Slopes, x: Any, second: Slopes, y: Any) -> Slopes:
 
 def rows_of(slopes: tuple[float, ...], like: Any, axes: int) -> Any:
     """Return four numbers as the rows of an array or of a tensor as ``like``, with more axes of length 1."""
-    return numbers_like(slopes, like).reshape(4, *(1,) * axes)
+    if is_tensor(like):
+        return numbers_like(slopes, like).reshape(4, *(1,) * axes)
+    return _keep_array(slopes, (4, *(1,) * axes))
 
 
 def numbers_like(numbers: Any, like: Any) -> Any:
@@ -196,8 +198,9 @@ def numbers_like(numbers: Any, like: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _keep_array(numbers: Any) -> np.ndarray:
-    return np.array(numbers, np.float64)
+def _keep_array(numbers: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    array = np.array(numbers, np.float64)
+    return array if shape is None else array.reshape(shape)
 
 
 #: What a formula raises that does not take dual numbers, because it calls functions of torch, say.

@@ -34,6 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metricfit.core.kernels.binary_cpu import ones
 from metricfit.core.kernels.soft_classes import StepAt, in_blocks
 from metricfit.core.types import Layout
 
@@ -403,13 +404,8 @@ def few_gradient(kept: Kept, of_positive: Array, of_negative: Array) -> Array:
 
 
 def _sum_classes(array: Array) -> Array:
-    """Return the sums over the classes, ``(n,)``; a product with ones is faster than a sum along an axis."""
-    return _ones(len(array), array.dtype).dot(array)
-
-
-@lru_cache(maxsize=16)
-def _ones(n: int, dtype: Array) -> Array:
-    return np.ones(n, dtype)
+    """Return the sums over the classes, ``(n,)``."""
+    return ones(len(array), array.dtype).dot(array)
 
 
 @lru_cache(maxsize=16)
