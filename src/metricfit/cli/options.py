@@ -6,8 +6,9 @@ that ``--help`` takes no time.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import MISSING, Field, dataclass, field, fields
 from importlib import import_module
@@ -33,6 +34,42 @@ GROUPS = {
     "Reading": "sep decimal encoding",
     "Output": "out onnx report picture insight overwrite all_metrics as_json quiet help",
 }
+
+
+def _families() -> list[str]:
+    return list(import_module("metricfit.tabular.families").NAMES)
+
+
+def _methods() -> list[str]:
+    return [method.name for method in import_module("metricfit.tabular.compare.methods").METHODS]
+
+
+#: The values that the shell completes, by the names of options; files are completed by the shell itself.
+COMPLETED: dict[str, Callable[[], Sequence[str]]] = {
+    "metric": lambda: import_module("metricfit.metrics").names(),
+    "average": lambda: ("macro", "micro", "weighted"),
+    "quality": lambda: ("fast", "default", "best"),
+    "models": _families,
+    "method": _methods,
+}
+
+
+def _completion(name: str) -> Callable[[str], list[str]] | None:
+    """Return what completes the values of an option; None if the shell completes files."""
+    if name not in COMPLETED:
+        return None
+
+    def complete(incomplete: str) -> list[str]:
+        chosen, comma, last = incomplete.rpartition(",") if name == "models" else ("", "", incomplete)
+        values = [f"{chosen}{comma}{value}" for value in COMPLETED[name]() if value.startswith(last)]
+        in_bash = os.environ.get("_METRICFIT_COMPLETE") == "complete_bash"  # which inserts values as they are
+        return (
+            [value.replace(" ", "\\ ").replace("(", "\\(").replace(")", "\\)") for value in values]
+            if in_bash
+            else values
+        )
+
+    return complete
 
 
 def describe_fields(cls: type) -> dict[str, str]:
@@ -89,7 +126,7 @@ class Options:
 def _parameter(declared: Field[Any], hint: Any, text: str) -> Parameter:
     """Return a field as a parameter that typer reads: its type, its default and its help."""
     kind, info = (hint.__origin__, copy(hint.__metadata__[0])) if get_origin(hint) is Annotated else (hint, Option())
-    info.help = text
+    info.help, info.autocompletion = text, _completion(declared.name)
     default = Parameter.empty if declared.default is MISSING else declared.default
     if declared.default_factory is not MISSING:
         default = declared.default_factory()
