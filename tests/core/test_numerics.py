@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from metricfit.core.numerics import fits_float32, is_positive, ratio, root
+from metricfit.core.numerics import clip, fits_float32, is_positive, ratio, root
 from metricfit.core.tensor_numerics import mix_by_label, stable_sigmoid, tails
 
 
@@ -106,3 +107,7 @@ def test_a_mixture_by_label_keeps_the_digits_of_both_numbers(if_negative, if_pos
     out = torch.empty(3)
     mix_by_label(labels, if_negative, if_positive, out=out)
     assert out.tolist() == pytest.approx(expected, rel=1e-6, abs=0)
+
+
+def test_a_number_of_numpy_stays_one_where_it_is_clipped():
+    assert isinstance(clip(np.float64(1.0 + 1e-15), -1.0, 1.0), np.float64)

@@ -8,8 +8,14 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from metricfit import metrics, parse_requirement
-from metricfit.decide import DecisionModule, Referral, ThresholdDecision, best_referral, refer
+from metricfit.decide import DecisionModule, OffsetDecision, Referral, ThresholdDecision, best_referral, refer
+from metricfit.decide.class_requirements import class_requirements
+from metricfit.decide.decision import restore_decision
+from metricfit.decide.held_out import collect_held_out
+from metricfit.decide.optimism import counts_of_matrix
 from metricfit.decide.refer import check_refer_label, search_region
+from metricfit.decide.rules import Goal, Guarantee
+from metricfit.metrics.feasibility import InfeasibleError
 
 SCORES = {"f1": f1_score, "accuracy": accuracy_score, "precision": precision_score, "recall": recall_score}
 
@@ -192,9 +198,11 @@ def test_the_interval_of_decided_rows_counts_that_their_class_balance_is_a_sampl
     assert high - low > 0.7 * 2 * 1.96 * (0.95 * 0.05 / 900) ** 0.5
 
 
-def test_several_classes_costs_in_columns_and_modules_are_refused():
-    with pytest.raises(ValueError, match="two classes"):
-        best_referral(torch.zeros(6, 3), torch.arange(6) % 3, "f1", max_share=0.1)
+def test_labels_costs_in_columns_and_modules_are_refused():
+    with pytest.raises(ValueError, match="several labels are decided"):
+        best_referral(torch.zeros(6, 3), torch.zeros(6, 3).long(), "f1", max_share=0.1)
+    with pytest.raises(ValueError, match="whole confusion matrix"):
+        best_referral(torch.randn(6, 3), torch.arange(6) % 3, "weighted_kappa", max_share=0.1)
     with pytest.raises(ValueError, match="threshold of its own"):
         best_referral([0.1, 0.9], [0, 1], "cost(fp=1, fn='amount')", max_share=0.1)
     decision = ThresholdDecision(0.0, referral=Referral(-1.0, 1.0, 0.1))
@@ -207,3 +215,116 @@ def test_several_classes_costs_in_columns_and_modules_are_refused():
 def test_labels_of_referred_rows_are_no_classes(label):
     with pytest.raises((TypeError, ValueError), match="label of referred rows"):
         check_refer_label(label, np.array(["no", "yes"]))
+
+
+def draw_classes(n, shares, signal, seed):
+    """Draw calibrated logits and classes: of two the log odds, of several one normal column each."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(len(shares), n, p=shares)
+    if len(shares) == 2:
+        z = rng.normal(size=n) + signal * y
+        return (signal * z - signal**2 / 2 + np.log(shares[1] / shares[0]))[:, None], y
+    x = rng.normal(size=(n, len(shares)))
+    x[np.arange(n), y] += signal
+    return signal * x + np.log(shares), y
+
+
+@pytest.mark.parametrize("average", ["macro", "micro"])
+@pytest.mark.parametrize("name", ["f1", "accuracy", "recall"])
+def test_the_best_lead_of_several_classes_is_that_of_brute_force(name, average):
+    z, y = draw_classes(80, [0.5, 0.3, 0.2], 1.5, 0)
+    weight = np.random.default_rng(1).integers(1, 4, 80).astype(float)
+    offsets = np.array([0.0, 0.4, -0.2])
+    rows = collect_held_out(z, y, weight, None)
+    goal = Goal(metrics.get_metric(name), average=average, rule="empirical")
+    region = refer.search_lead(rows, goal, OffsetDecision(offsets), weight, max_share=0.3)
+    best = np.sort(z + offsets, axis=1)
+    lead, decided, found = best[:, -1] - best[:, -2], (z + offsets).argmax(1), []
+    for cut in [0.0, *lead + 1e-9]:
+        kept = lead >= cut
+        if weight[~kept].sum() / weight.sum() <= 0.3:
+            extra = {} if name == "accuracy" else {"average": average, "zero_division": 0}
+            found.append(SCORES[name](y[kept], decided[kept], sample_weight=weight[kept], **extra))
+    assert region.value == pytest.approx(max(found))
+    kept = lead >= region.high
+    assert region.share == pytest.approx(weight[~kept].sum() / weight.sum())
+
+
+@pytest.mark.parametrize("rule", ["plugin", "empirical"])
+def test_several_classes_are_referred_about_logits_as_they_were_given(rule):
+    z, y = draw_classes(500, [0.5, 0.3, 0.2], 1.5, 0)
+    raw = 2 * z + [0.3, 0.0, -1.0]
+    decision = best_referral(raw, y, "f1", max_share=0.2, rule=rule)
+    referred = decision.referred(raw)
+    assert referred.mean() == pytest.approx(decision.referral.share)
+    assert 0 < decision.referral.share <= 0.2
+    called = decision.decide(raw)
+    assert (decision.decide_or_refer(raw) == np.where(referred, -1, called)).all()
+    value = f1_score(y[~referred], called[~referred], average="macro")
+    assert decision.evidence.value == pytest.approx(value)
+    assert value > f1_score(y, called, average="macro")
+    assert restore_decision(decision.state()).referral == decision.referral
+
+
+def test_several_classes_meet_requirements_by_the_smallest_share():
+    z, y = draw_classes(500, [0.5, 0.3, 0.2], 1.5, 0)
+    decision = best_referral(z, y, "f1", subject_to=["precision[2] >= 0.85", "accuracy >= 0.8"], rule="empirical")
+    assert set(decision.evidence.requirements) == {"precision[2] >= 0.85", "accuracy >= 0.8"}
+    assert all(result.met for result in decision.evidence.requirements.values())
+    smaller = best_referral(z, y, "f1", subject_to="accuracy >= 0.8", rule="empirical")
+    assert 0 < smaller.referral.share < decision.referral.share
+
+
+#: The requirements, the number of rows, the shares of the classes, and the largest share to refer.
+PROMISES = [
+    (["precision >= 0.8", "fnr <= 0.1"], 1000, [0.7, 0.3], None),
+    (["fnr <= 0.1"], 500, [0.8, 0.2], 0.5),
+    (["accuracy >= 0.9"], 600, [0.5, 0.3, 0.2], None),
+    (["recall[2] >= 0.85", "precision[2] >= 0.85"], 1000, [0.5, 0.3, 0.2], None),
+    (["fnr <= 0.25"], 1500, [0.5, 0.3, 0.2], 0.3),
+]
+
+
+@pytest.mark.parametrize(("texts", "rows", "shares", "max_share"), PROMISES)
+def test_requirements_of_the_decided_rows_fail_as_rarely_as_promised(texts, rows, shares, max_share):
+    draws, failed, found = 120, 0, 0
+    requirements = class_requirements([parse_requirement(text) for text in texts], len(shares))
+    z, y = draw_classes(100_000, shares, 2.0, 10**6)
+    for seed in range(draws):
+        held_out = collect_held_out(*draw_classes(rows, shares, 2.0, seed), None, None)
+        goal = Goal(metrics.get_metric("f1"), requirements, seed=seed, guarantee=Guarantee(0.9, seed))
+        decision, region, not_reachable = refer.certify_region(held_out, goal, max_share)
+        if not_reachable is not None:
+            continue
+        found += 1
+        assert region.share <= (max_share or 1.0) + 1e-12
+        called = region.within(decision).decide_or_refer(z)
+        matrix = np.array([[((y == i) & (called == j)).sum() for j in range(len(shares))] for i in range(len(shares))])
+        counts = counts_of_matrix(matrix.astype(float))
+        failed += not all(bool(np.all(each.holds(counts))) for each in requirements)
+    assert found > 0.5 * draws
+    # 0.1 and three standard errors; it was 0 to 0.06
+    assert failed / draws <= 0.1 + 3 * (0.09 / draws) ** 0.5
+
+
+def test_a_confidence_says_what_it_promises():
+    z, y = draw_classes(1000, [0.7, 0.3], 2.0, 0)
+    sure = best_referral(z[:, 0], y, "f1", subject_to="precision >= 0.85", confidence=0.9)
+    assert sure.evidence.certificate == "guaranteed"
+    assert sure.evidence.confidence == 0.9
+    assert sure.referral.low <= sure.threshold <= sure.referral.high
+    referred = sure.referred(z[:, 0])
+    assert sure.evidence.value == pytest.approx(f1_score(y[~referred], sure.decide(z[:, 0])[~referred]))
+
+
+def test_what_cannot_be_promised_is_said():
+    z, y = draw_classes(300, [0.7, 0.3], 0.5, 0)
+    decision = best_referral(z[:, 0], y, "f1", subject_to="precision >= 0.9", confidence=0.9)
+    assert decision.evidence.confidence is None
+    assert "can be promised to give precision >= 0.9 on the other rows at 90 % confidence" in (
+        decision.evidence.not_reachable
+    )
+    with pytest.raises(InfeasibleError, match="needs at least 22 positives"):
+        best_referral(z[:40, 0], y[:40], "f1", subject_to="precision >= 0.9", confidence=0.9)
+    with pytest.raises(ValueError, match="confidence= is about requirements"):
+        best_referral(z[:, 0], y, "f1", max_share=0.1, confidence=0.9)

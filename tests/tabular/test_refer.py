@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.cli.app import app
+from metricfit.errors import ExportError
 from metricfit.metrics.feasibility import InfeasibleWarning
 
 
@@ -98,15 +99,50 @@ def test_what_cannot_be_referred_is_refused(rows):
     model = models()[0].fit(X, y)
     with pytest.raises(ValueError, match=r"max_share=0\.05, or what"):
         model.refer()
-    several = models()[1].fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
-    with pytest.raises(ValueError, match="two classes"):
-        several.refer(max_share=0.1)
     certified = models("precision", subject_to="recall >= 0.6", confidence=0.9)[0].fit(X, y)
-    with pytest.raises(ValueError, match="confidence"):
+    with pytest.raises(ValueError, match="pass refer\\(confidence="):
         certified.refer(max_share=0.1)
+    assert certified.refer(max_share=0.5, confidence=0.9).confidence_ == 0.9
     table = pd.DataFrame(X, columns=list("abc")).assign(amount=3.0)
     with pytest.raises(ValueError, match="threshold of its own"):
         models("cost(fp=1, fn='amount')")[0].fit(table, y).refer(max_share=0.1)
+
+
+@pytest.mark.parametrize("model", models())
+def test_several_classes_refer_the_rows_whose_best_class_leads_by_too_little(model, rows, tmp_path):
+    X = pd.DataFrame(rows[0], columns=list("abc"))
+    y = np.array(["low", "middle", "high"])[np.digitize(X["a"] + X["b"] / 2, [-0.5, 0.5])]
+    before = model.fit(X, y).predict(X)
+    predicted = model.refer(max_share=0.2, subject_to="recall['middle'] >= 0.2").predict(X)
+    referred = predicted == "refer"
+    assert 0 < model.referred_share_ <= 0.2
+    assert (predicted[~referred] == before[~referred]).all()
+    ratio = np.sort(np.exp(model.decision_function(X)), axis=1)
+    assert (referred == (ratio[:, -1] / ratio[:, -2] < model.refer_region_[1])).all()
+    assert model.score(X, y) == pytest.approx(f1_score(y[~referred], before[~referred], average="macro"))
+    model.save(tmp_path / "model")
+    X.assign(grade=y).to_csv(tmp_path / "rows.csv", index=False)
+    arguments = ["evaluate", str(tmp_path / "model"), str(tmp_path / "rows.csv"), "--target", "grade", "--json"]
+    if isinstance(model, MetricClassifier):
+        model.report(tmp_path / "page.html")
+        assert "times the second best are referred" in (tmp_path / "page.html").read_text()
+        result = CliRunner().invoke(app, arguments)
+        assert json.loads(result.stdout)["referred"] == referred.sum(), result.output
+    assert (type(model).load(tmp_path / "model").predict(X) == predicted).all()
+    with pytest.raises(ExportError, match="export before refer"):
+        model.export_onnx(tmp_path / "model.onnx")
+
+
+def test_a_confidence_is_about_the_decided_rows(rows):
+    X, y = rows
+    model = models()[1].fit(X, y)
+    assert model.refer(subject_to="fnr <= 0.4", confidence=0.9).confidence_ == 0.9
+    assert model.certificate_ == "certified on cross-validated scores (approximate)"
+    low, high = model.refer_region_
+    assert low <= model.threshold_ <= high
+    with pytest.warns(InfeasibleWarning, match="no region can be promised"):
+        model.refer(subject_to="precision >= 0.93", confidence=0.9)
+    assert model.confidence_ is None
 
 
 def test_the_commands_and_the_pages_tell_of_referred_rows(rows, tmp_path):

@@ -161,7 +161,12 @@ def _run(options: Fit) -> None:
     check_binary_options(y, options.positive)
     referral = as_requirements(options.refer_subject_to)
     if options.refer is not None or referral:
-        check_referral(get_metric(options.metric), y.nunique(), options.refer, referral, options.confidence)
+        check_referral(get_metric(options.metric), y.nunique(), options.refer, referral)
+        if options.confidence is not None:
+            raise UserError(
+                "--confidence is for decisions about all rows: leave --refer out, or refer in Python: "
+                "model.refer(subject_to=..., confidence=...)"
+            )
     make_classifier = (
         partial(MetricClassifier, models=families, quality=options.quality)
         if options.method is None

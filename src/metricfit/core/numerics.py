@@ -451,7 +451,7 @@ def clip(x: Number, low: float, high: float) -> Any:
         return x.clamp(low, high)
     if type(x) is Dual:
         return Dual(clip(x.value, low, high), times(x.slopes, 1.0 * ((x.value >= low) & (x.value <= high))))
-    return min(max(x, low), high) if isinstance(x, (int, float)) else np.clip(x, low, high)
+    return min(max(x, low), high) if type(x) in (int, float) else np.clip(x, low, high)
 
 
 def constant(x: Number) -> Any:

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.core.arrays import Array, Floats, Integers, to_numpy
-from metricfit.core.types import LabelAverage
+from metricfit.core.types import LabelAverage, ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration, fit_label_calibration
-from metricfit.decide.choose import choose_decision
-from metricfit.decide.decision import Decision, ThresholdDecision
+from metricfit.decide.choose import checked_guarantee, choose_decision
+from metricfit.decide.class_requirements import class_requirements
+from metricfit.decide.decision import Decision, OffsetDecision, ThresholdDecision
 from metricfit.decide.held_out import HeldOut, collect_held_out, collect_label_rows
 from metricfit.decide.refer import check_referral, choose_referral
-from metricfit.decide.rules import Rule, check_rule
+from metricfit.decide.rules import Goal, Rule, check_rule
 from metricfit.decide.shift import PriorShift, estimate_prior_shift
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -255,29 +256,36 @@ def best_referral(
     max_share: float | None = None,
     subject_to: Requirements | None = None,
     rule: Rule = "plugin",
+    average: ScalarAverage = "macro",
     weight: Array | None = None,
     groups: Any = None,
     calibrate: bool = True,
+    confidence: float | None = None,
     seed: int = 0,
-) -> ThresholdDecision:
-    """Choose which rows a model decides and which are referred to a person, for a metric of two classes.
+) -> ThresholdDecision | OffsetDecision:
+    """Choose which rows a model decides and which are referred to a person, for a metric of classes.
 
-    The threshold is the best one for the metric. The rows whose logits are in a region around it are referred; the
-    others are decided as without the region, and the metric is theirs. Use logits of rows that the model was not
-    trained on.
+    The threshold, or the offsets of several classes, are the best ones for the metric. The rows whose logits are in a
+    region around the threshold are referred; of several classes, the rows whose best class leads the second best by too
+    little. The metric is the one of the other rows. Use logits of rows that the model was not trained on.
 
     Args:
-        logits: Held-out logits, ``(n,)`` or ``(n, 1)``. For the empirical rule any scores will do.
-        target: Labels 0 and 1.
+        logits: Held-out logits, ``(n,)`` or ``(n, 1)``, or ``(n, c)`` for several classes. For the empirical rule any
+            scores will do.
+        target: Class numbers; of two classes 0 and 1.
         metric: A Metric of counts, its name or a function of Counts.
         max_share: The largest share of the rows that may be referred. The region is the one with the best metric. By
             default it is the smallest one that meets ``subject_to``.
-        subject_to: Requirements on the decided rows, such as ``"precision >= 0.9"``.
+        subject_to: Requirements on the decided rows, such as ``"precision >= 0.9"``; of several classes,
+            ``"recall[2] >= 0.9"`` is on class 2, and a requirement without a class is one on each of them.
         rule: "plugin", "empirical" or "auto", which is "plugin", as in ``best_decision``.
+        average: The average over several classes.
         weight: One weight per row.
         groups: One group per row, for rows that are not independent; the bootstrap draws whole groups.
         calibrate: Whether to calibrate the logits for the plug-in rule. False if they are calibrated already.
-        seed: The seed of the bootstrap.
+        confidence: The probability, such as 0.95, with which the requirements hold on the decided ones of new rows, as
+            in ``best_decision``. A fifth of the rows then chooses the decision and the regions that are tested.
+        seed: The seed of the bootstrap, and of the rows that choose what is tested.
 
     Returns:
         The decision about logits as they were given. ``referral`` is the region, with its share of these rows; value,
@@ -285,8 +293,9 @@ def best_referral(
         the smallest violation, and ``evidence.not_reachable`` says so.
 
     Raises:
-        InvalidValueError: Neither ``max_share`` nor ``subject_to`` is given, there are more than two classes or rows of
-            one class alone, or the arrays do not fit each other.
+        InvalidValueError: Neither ``max_share`` nor ``subject_to`` is given, there are several labels or rows of one
+            class alone, the arrays do not fit each other, or a confidence is given for what has no exact bounds.
+        InfeasibleError: There are too few rows for the confidence; the message says how many are needed.
         InvalidTypeError: An argument has the wrong type.
 
     Example:
@@ -297,13 +306,22 @@ def best_referral(
         (True, 0.95)
         >>> round(best_referral(z, y, "f1", subject_to="precision >= 0.95").referral.share, 2)
         0.18
+        >>> sure = best_referral(z, y, "f1", subject_to="accuracy >= 0.9", confidence=0.9)
+        >>> round(sure.referral.share, 2), sure.evidence.certificate
+        (0.19, 'guaranteed')
     """
-    chosen, requirements = get_metric(metric), as_requirements(subject_to)
-    z = to_numpy(logits)
-    check_referral(chosen, max(2, z.shape[1] if z.ndim == 2 else 1), max_share, requirements, None)
+    chosen, z = get_metric(metric), to_numpy(logits)
+    classes = max(2, z.shape[1] if z.ndim == 2 else 1)
+    requirements = class_requirements(as_requirements(subject_to), classes)
+    has_labels = to_numpy(target).ndim == 2 and to_numpy(target).shape[1] > 1
+    check_referral(chosen, 0 if has_labels else classes, max_share, requirements)
     rows, calibration = _calibrate(_class_rows(logits, target, weight, groups), rule, calibrate)
-    all_rows = choose_decision(rows, chosen, subject_to=[], average="macro", seed=seed, rule=rule)
-    assert isinstance(all_rows, ThresholdDecision)
-    settings: dict[str, Any] = {"max_share": max_share, "subject_to": requirements, "rule": rule, "seed": seed}
-    decision = choose_referral(rows, chosen, all_rows, **settings)
+    goal = Goal(chosen, requirements, average, check_rule(rule), seed=seed)
+    if confidence is not None:
+        guarantee = checked_guarantee(
+            requirements, rows.y, confidence, weight=rows.weight, groups=rows.groups, seed=seed
+        )
+        goal = replace(goal, guarantee=guarantee)
+    all_rows: Any = choose_decision(rows, chosen, subject_to=[], average=average, seed=seed, rule=rule)
+    decision = choose_referral(rows, goal, all_rows, max_share=max_share)
     return decision if calibration is None else decision.before(calibration)

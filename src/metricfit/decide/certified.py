@@ -104,13 +104,13 @@ class Certified(NamedTuple):
         return {str(each): results[str(each)]._replace(met=ok) for each, ok in zip(requirements, met, strict=True)}
 
 
-def _certify(level: float, guarantee: Guarantee, certify: Callable[[float], Certified]) -> Certified:
+def certify_at_level(level: float, guarantee: Guarantee, at: Callable[[float], Certified]) -> Certified:
     """Certify at a level; scores out of fold at half of it, if something is certified there."""
     if guarantee.out_of_fold:
-        certified = certify(level / 2)
+        certified = at(level / 2)
         if certified.feasible:
             return certified
-    return certify(level)
+    return at(level)
 
 
 def level_of(requirements: Sequence[Requirement], confidence: float) -> tuple[float, float]:
@@ -185,7 +185,7 @@ def certify_thresholds(logits: Floats, y: Integers, goal: Goal, times: Floats | 
     counted = np.ones(len(y)) if times is None else times
     counted = counted * draw_one_per_group(guarantee.groups, y, requirements, guarantee.seed)
     certify = _in_fixed_order if share == 1 else _along_a_chosen_path
-    return _certify(level, guarantee, lambda at: certify(at, logits, y, counted, goal, guarantee))
+    return certify_at_level(level, guarantee, lambda at: certify(at, logits, y, counted, goal, guarantee))
 
 
 def _in_fixed_order(
@@ -225,6 +225,21 @@ def _certified(on_path: Booleans, p: Floats, tested: Counts, level: float, offse
     largest, feasible = p.max(0), bool(on_path.any())
     allowed = on_path if feasible else largest <= largest.min() * (1 + 1e-9)
     return Certified(allowed, feasible, p, tested, level, offsets)
+
+
+def certified_until_failure(p: Floats, tested: Counts, level: float, offsets: Floats | None = None) -> Certified:
+    """Certify what comes before the first in a fixed order at which a requirement fails.
+
+    Args:
+        p: The p-value of each requirement at each place of the order, ``(requirements, m)``.
+        tested: The counts on which the requirements were tested.
+        level: The level of the tests.
+        offsets: The offsets at each place, if there are any.
+
+    Returns:
+        What is certified.
+    """
+    return _certified(_until_first_failure(np.all(p <= level, axis=0)), p, tested, level, offsets)
 
 
 def what_can_be_promised(logits: Floats, y: Integers, goal: Goal, threshold: float, shown: float) -> str:
@@ -274,7 +289,7 @@ def choose_path(logits: Floats, y: Integers, counted: Floats, learning: Booleans
     thresholds, counts = sum_by_threshold(logits, probability, counted * learning)
     ratio = float(counted[~learning].sum() / counted[learning].sum())
     expected = counts.map(lambda cell: cell * ratio)
-    certainty = np.min([_expected_certainty(requirement, expected, level) for requirement in goal.requirements], axis=0)
+    certainty = np.min([expected_certainty(requirement, expected, level) for requirement in goal.requirements], axis=0)
     own = np.isin(thresholds, logits[learning & (counted > 0)])
     certainty[~own] = -np.inf  # a path between two learning scores must not depend on the other rows
     start = int(certainty.argmax())
@@ -289,7 +304,7 @@ def choose_path(logits: Floats, y: Integers, counted: Floats, learning: Booleans
     return np.arange(end, -1, -1)
 
 
-def _expected_certainty(requirement: Requirement, expected: Counts, level: float) -> Floats:
+def expected_certainty(requirement: Requirement, expected: Counts, level: float) -> Floats:
     """Return by how many standard errors a requirement is expected to be met; -inf where there are too few trials."""
     needed, (certainty, trials) = rows_needed(requirement, level), _certainty(requirement, expected)
     return np.where(trials >= needed, certainty, -np.inf) if needed else np.full(len(trials), np.inf)
@@ -446,6 +461,8 @@ class CertaintyShortfall(NamedTuple):
 def counts_of_class(requirement: Requirement, counts: Counts) -> Counts:
     """Return the counts ``(..., 1)`` that a requirement on one class, or on the accuracy of all, is about.
 
+    Counts of two classes are of the positive one.
+
     Example:
         >>> from metricfit.metrics import parse_requirement
         >>> counts = Counts(tp=[3, 4], fp=[1, 2], fn=[2, 1], tn=[4, 3])
@@ -453,6 +470,8 @@ def counts_of_class(requirement: Requirement, counts: Counts) -> Counts:
         array([4.])
     """
     index = requirement.metric.class_index
+    if counts.classes == 1:
+        return counts
     if index is not None:
         return Counts(*(cell[..., index : index + 1] for cell in counts))
     right = counts.tp.sum(-1, keepdims=True)
@@ -480,10 +499,7 @@ def certify_offsets(logits: Floats, y: Integers, goal: Goal) -> Certified:
     tested = _counts_at(offsets, logits[testing], y[testing])
     p = np.stack([p_values(each, counts_of_class(each, tested)) for each in requirements])
 
-    def certify(at: float) -> Certified:
-        return _certified(_until_first_failure(np.all(p <= at, axis=0)), p, tested, at, offsets)
-
-    return _certify(level, guarantee, certify)
+    return certify_at_level(level, guarantee, lambda at: certified_until_failure(p, tested, at, offsets))
 
 
 def _choose_offsets(logits: Floats, y: Integers, goal: Goal, testing: int, level: float) -> Floats:

@@ -97,8 +97,10 @@ class Evidence:
 class Referral:
     """The logits that are referred to a person: from ``low`` on and below ``high``.
 
+    Of several classes they are the leads of the best class over the second best.
+
     Attributes:
-        low: The first logit that is referred.
+        low: The first logit that is referred; 0 for leads.
         high: The first logit above the region.
         share: The share of the held-out rows that is in the region. The evidence of the decision is about the others.
 
@@ -462,8 +464,11 @@ class _Offsets(Decision):
         return np.asarray(self.scores(logits) + self.offsets)
 
     def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
-        """Return the offsets in the order of the classes."""
-        return {"offsets_": self.offsets[place]}
+        """Return the offsets in the order of the classes, and the leads that are referred as ratios."""
+        region, shown = self.referral, {"offsets_": self.offsets[place]}
+        if region is None:
+            return shown
+        return shown | {"refer_region_": (1.0, float(np.exp(region.high))), "referred_share_": region.share}
 
 
 @dataclass(frozen=True)
@@ -474,14 +479,29 @@ class OffsetDecision(_Offsets):
         offsets: What is added to the logits, ``(c,)``.
         calibration: The calibration of the logits, for ``probabilities``.
         evidence: How good the decision is.
+        referral: The leads of the best class over the second best that are referred to a person, from 0 on
+            (``decide.best_referral``). None if every row is decided.
 
     Example:
         >>> OffsetDecision([0.0, 1.5, 0.0]).decide([[1.0, 0.0, 0.0], [2.0, 0.0, 1.0]])
         array([1, 0])
+        >>> OffsetDecision([0.0, 0.0, 0.0], referral=Referral(0.0, 1.0, 0.2)).decide_or_refer([[0, 2, 0], [0, 2, 1.5]])
+        array([ 1, -1])
     """
 
     calibration: Calibration | None = None
     evidence: Evidence = Evidence()
+    referral: Referral | None = None
+
+    def lead(self, logits: Array) -> Floats:
+        """Return by how much the best class of each row leads the second best, ``(n,)``."""
+        best = np.sort(to_numpy(self.margins(logits), np.float64), axis=1)
+        return np.asarray(best[:, -1] - best[:, -2])
+
+    @in_their_kind
+    def referred(self, logits: Floats) -> NDArray[np.bool_]:
+        """Return which rows lead by too little."""
+        return self.lead(logits) < (self.referral.high if self.referral else 0.0)
 
     def describe(self, names: Sequence[Any] = ()) -> str:
         """List the offsets."""
@@ -491,8 +511,10 @@ class OffsetDecision(_Offsets):
 
     def before(self, calibration: Calibration) -> OffsetDecision:
         """Return the decision about logits that are not calibrated."""
-        offsets = calibration.temperature * (self.offsets + calibration.bias)
-        return replace(self, offsets=offsets, calibration=calibration)
+        offsets, region = calibration.temperature * (self.offsets + calibration.bias), self.referral
+        if region is not None:  # a lead is a difference of two logits, so that the bias plays no part
+            region = replace(region, high=calibration.temperature * region.high)
+        return replace(self, offsets=offsets, referral=region, calibration=calibration)
 
 
 @dataclass(frozen=True)

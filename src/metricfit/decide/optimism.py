@@ -95,7 +95,7 @@ def corrected_value(
     number = resamples or number_of_resamples(len(y))
 
     def value(shares: Floats, weights: Floats) -> float:
-        return _value_of_shares(shares, y, weights, goal.metric, goal.average)
+        return value_of_shares(shares, y, weights, goal.metric, goal.average)
 
     def decide(weights: Floats) -> Floats:
         return _as_shares(fit_decision(weights), classes)
@@ -215,7 +215,7 @@ def interval_of_decisions(decided: Array, rows: HeldOut, goal: Goal) -> tuple[fl
     rates = np.stack([rng.dirichlet(row + 1 / classes, DRAWS) for row in matrix], axis=1)
     drawn = rates * totals[:, None]
     low, high = np.quantile(_value_of_matrix(drawn, goal.metric, goal.average), [0.025, 0.975])
-    value = _value_of_shares(shares, y, w, goal.metric, goal.average)
+    value = value_of_shares(shares, y, w, goal.metric, goal.average)
     return float(min(low, value)), float(max(high, value))
 
 
@@ -289,8 +289,16 @@ def _as_shares(decided: Array, classes: int) -> Floats:
     return np.eye(classes)[to_numpy(decided)]
 
 
-def _value_of_shares(decided: Floats, y: Integers, w: Floats, metric: Metric, average: ScalarAverage) -> float:
-    """Return the metric if each row is decided in these shares; of two classes, the second is the positive one."""
+def value_of_shares(decided: Floats, y: Integers, w: Floats, metric: Metric, average: ScalarAverage) -> float:
+    """Return the metric if each row is decided in these shares.
+
+    Args:
+        decided: The shares, ``(n, c)``; rows whose shares sum to 0 do not count.
+        y: Class numbers; of two classes, the second is the positive one.
+        w: One weight per row.
+        metric: The metric.
+        average: The average over several classes.
+    """
     matrix = _as_shares(y, decided.shape[1]).T @ (w[:, None] * decided)
     return float(_value_of_matrix(matrix, metric, average))
 
@@ -299,8 +307,24 @@ def _value_of_matrix(matrix: Floats, metric: Metric, average: ScalarAverage) -> 
     """Return the metric of confusion matrices ``(..., c, c)`` with the true classes in rows."""
     if metric.needs_matrix:
         return metric(ConfusionMatrix(matrix))
+    return averaged(metric, counts_of_matrix(matrix), average)
+
+
+def counts_of_matrix(matrix: Floats) -> Counts:
+    """Return the counts of confusion matrices: of two classes those of the second, of several those of each.
+
+    Args:
+        matrix: Matrices ``(..., c, c)`` with the true classes in rows.
+
+    Returns:
+        Counts ``(..., 1)`` or ``(..., c)``.
+
+    Example:
+        >>> counts_of_matrix(np.array([[5.0, 1.0], [2.0, 3.0]]))
+        Counts(tp=array([3.]), fp=array([1.]), fn=array([2.]), tn=array([5.]), exclusive=True)
+    """
     tp, predicted, positives = np.diagonal(matrix, axis1=-2, axis2=-1), matrix.sum(-2), matrix.sum(-1)
     if matrix.shape[-1] == 2:
         tp, predicted, positives = tp[..., 1:], predicted[..., 1:], positives[..., 1:]
     cells = (tp, predicted - tp, positives - tp, matrix.sum((-2, -1))[..., None] - predicted - positives + tp)
-    return averaged(metric, Counts(*(np.maximum(cell, 0) for cell in cells), exclusive=True), average)
+    return Counts(*(np.maximum(cell, 0) for cell in cells), exclusive=True)

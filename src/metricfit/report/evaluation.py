@@ -23,7 +23,7 @@ from metricfit.decide.readiness import describe_readiness
 from metricfit.metrics import Metric, averaged, get_metric
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.group_gap import is_undefined
-from metricfit.metrics.requirements import Requirement, parse_requirement
+from metricfit.metrics.requirements import Requirement
 from metricfit.report import formatting
 from metricfit.report.first_screen import decisions_without_model
 from metricfit.stats.resampling import percentile_interval, resampled_counts
@@ -203,7 +203,8 @@ class DecidedRows(Decisions):
         if self.threshold is not None or self.model.refer_region_ is None:
             return requirements
         known = set(map(str, requirements))
-        return [*requirements, *(parse_requirement(text) for text in self.model.requirements_ if text not in known)]
+        others = [text for text in self.model.requirements_ if text not in known]
+        return [*requirements, *model_requirements(self.model, others)]
 
     def requirement_values(self) -> dict[str, RequirementValue | None]:
         """Return, for each of the requirements, its value on these rows and whether that meets the bound.
@@ -311,11 +312,10 @@ def paid(costs: RowCosts, decided: NDArray[Any], y: NDArray[Any]) -> Floats:
 
 def predicted_numbers(model: Any, X: Any) -> Integers:
     """Return the class number that a model predicts for each row, -1 for rows that it refers to a person."""
-    predicted = model.predict(X)
-    if len(model.classes_) > 2:
-        return to_numpy(model._numbers_of(predicted), np.int64)
-    called = np.asarray(predicted == model.pos_label_, dtype=np.int64)
-    return called if model.refer_region_ is None else np.where(predicted == model.refer_label_, REFERRED, called)
+    predicted = np.asarray(model.predict(X))
+    referred = np.zeros(len(predicted), bool) if model.refer_region_ is None else predicted == model.refer_label_
+    known = np.where(referred, model.classes_[0], predicted).astype(model.classes_.dtype)
+    return np.where(referred, REFERRED, to_numpy(model._numbers_of(known), np.int64))
 
 
 Verdict = Literal["as expected", "better", "worse", "not comparable"]

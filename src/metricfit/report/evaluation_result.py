@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 from metricfit.core.arrays import to_numpy
 from metricfit.core.confusion import ConfusionMatrix
+from metricfit.decide.decision import REFERRED
 from metricfit.metrics import Metric, curves, get_metric, names
 from metricfit.metrics.group_gap import is_undefined
 from metricfit.metrics.registry import find
@@ -307,7 +308,9 @@ def _classes(rows: DecidedRows) -> dict[str, ClassOnRows]:
     """Return the rows of each of several classes, and its metrics and AUROC with their intervals."""
     shown = dict.fromkeys([rows.metric, *map(get_metric, OF_A_CLASS)])
     metrics, counts = [metric for metric in shown if not metric.whole_matrix], rows.counts
-    intervals = class_intervals(rows.decided, rows.y, len(rows.classes), metrics, rows.weight)
+    kept = rows.decided != REFERRED
+    weight = None if rows.weight is None else rows.weight[kept]
+    intervals = class_intervals(rows.decided[kept], rows.y[kept], len(rows.classes), metrics, weight)
     parts = [(metric(counts), is_undefined(metric, counts)) for metric in metrics]
     result = {}
     for index, name in enumerate(rows.classes):

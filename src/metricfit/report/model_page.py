@@ -15,6 +15,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from metricfit.data.reading import ParquetTable
 from metricfit.decide.bounds import format_percent
 from metricfit.decide.class_requirements import model_requirements
+from metricfit.decide.decision import REFERRED
 from metricfit.metrics.curves import InfeasibleError, best_threshold
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.spoken_names import name_metric
@@ -205,9 +206,11 @@ def _decision_sections(rows: DecidedRows, group: str | None) -> list[Section]:
     if rows.costs is not None:
         sections.append(cost_table(rows, lead))
     elif facts.threshold is None or rows.scores is None:
-        groups = rows.groups if rows.held_out else None  # rows of one group were not split
+        kept = rows.decided != REFERRED
+        groups = rows.groups[kept] if rows.held_out and rows.groups is not None else None  # groups were not split
+        table["weight"] = None if rows.weight is None else rows.weight[kept]
         several = {"classes": classes, "average": model.average, "groups": groups}
-        sections.append(multiclass(rows.decided, rows.y, lead=lead, **several, **table))
+        sections.append(multiclass(rows.decided[kept], rows.y[kept], lead=lead, **several, **table))
     else:
         explorer = scores(
             rows.scores,

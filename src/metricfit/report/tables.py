@@ -316,10 +316,10 @@ def cost_table(rows: Decisions, lead: str = "") -> Section:
 
 
 def referral_table(rows: Decisions, lead: str = "") -> Section:
-    """Make a table of the rows that are flagged, not flagged, and referred to a person.
+    """Make a table of the rows that are decided for each class, and referred to a person.
 
     Args:
-        rows: The rows of two classes; with weights, numbers of rows are sums of weights.
+        rows: The rows; with weights, numbers of rows are sums of weights.
         lead: A sentence or two below the title.
 
     Returns:
@@ -332,18 +332,17 @@ def referral_table(rows: Decisions, lead: str = "") -> Section:
         >>> section.context["value"], section.context["rows"]
         (0.5, [('yes', [1.0, 1.0, 0.0]), ('no', [0.0, 1.0, 1.0])])
     """
-    called, truth, w, (negative, positive) = rows.decided, rows.y, rows.weights, rows.classes
+    called, truth, w = rows.decided, rows.y, rows.weights
+    order = (1, 0) if len(rows.classes) == 2 else range(len(rows.classes))
     parts = [
-        (name, [float(w[(truth == actual) & (called == decision)].sum()) for decision in (1, 0, REFERRED)])
-        for actual, name in ((1, positive), (0, negative))
+        (rows.classes[actual], [float(w[(truth == actual) & (called == each)].sum()) for each in (*order, REFERRED)])
+        for actual in order
     ]
     total, referred = float(w.sum()), float(w[called == REFERRED].sum())
     context = {
         "metric": rows.metric.name,
         "value": float(averaged(rows.metric, rows.counts)),
         "rows": parts,
-        "positive": positive,
-        "negative": negative,
         "n": total - referred,
         "referred": referred,
         "share": referred / total,

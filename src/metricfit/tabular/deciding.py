@@ -27,11 +27,11 @@ from metricfit.decide.calibration import sigmoid, softmax
 from metricfit.decide.choose import checked_guarantee, choose_decision
 from metricfit.decide.class_requirements import check_class_index, model_requirements
 from metricfit.decide.costs import RowCosts, check_costs, cost_columns, row_costs
-from metricfit.decide.decision import REFERRED, Decision, ThresholdDecision
+from metricfit.decide.decision import REFERRED, Decision
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.refer import check_refer_label, check_referral, choose_referral, labels_with_referred
-from metricfit.decide.rules import Rule
+from metricfit.decide.rules import Goal, Rule, check_rule
 from metricfit.decide.shift import Drift, DriftWarning, PriorShift, estimate_prior_shift
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.class_order import check_has_order
@@ -92,7 +92,8 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         certificate_: What that says about new rows, from ``Evidence.certificate``: "guaranteed" or "certified on
             cross-validated scores (approximate)". None without a confidence.
         refer_region_: After ``refer``, the probabilities of the positive class that are referred to a person: from the
-            first on and below the second. None if every row is decided.
+            first on and below the second. Of several classes, how many times the second best class the best one is,
+            with the offsets. None if every row is decided.
         referred_share_: The share of the held-out rows that is referred.
     """
 
@@ -194,13 +195,19 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         return self
 
     def refer(
-        self, max_share: float | None = None, *, subject_to: Requirements | None = None, label: Any = "refer"
+        self,
+        max_share: float | None = None,
+        *,
+        subject_to: Requirements | None = None,
+        label: Any = "refer",
+        confidence: float | None = None,
     ) -> Self:
         """Refer rows to a person that the model is least sure about; nothing is trained.
 
-        The rows whose probabilities are in a region around the threshold are referred. The other decisions stay as they
-        are, and ``value_``, its interval, ``requirements_`` and ``score`` are theirs alone. ``rethreshold`` decides all
-        rows again.
+        The rows whose probabilities are in a region around the threshold are referred. Of several classes, rows are
+        referred whose best class leads the second best by too little. The other decisions stay as they are, and
+        ``value_``, its interval, ``requirements_`` and ``score`` are theirs alone. ``rethreshold`` decides all rows
+        again.
 
         Args:
             max_share: The largest share of the held-out rows that may be referred; the region is the one with the best
@@ -208,6 +215,8 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             subject_to: Requirements on the decided rows, such as ``"precision >= 0.9"``, beside the model's own.
             label: What ``predict`` returns for rows that are referred; none of ``classes_``. If it is not of their
                 type, ``predict`` returns objects.
+            confidence: The probability with which the requirements hold on the decided ones of new rows. A fifth of the
+                held-out rows then chooses threshold or offsets anew, and the regions that are tested on the others.
 
         Returns:
             The model itself, with ``refer_region_`` and ``referred_share_``. If no region meets the requirements, it is
@@ -215,7 +224,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
         Raises:
             ValueError: If neither ``max_share`` nor ``subject_to`` is given, the label is a class, or the model has
-                more than two classes, costs in columns, or a confidence.
+                several labels, costs in columns, or a confidence of its own that is not passed here.
 
         Example:
             >>> import numpy as np
@@ -228,21 +237,27 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """
         check_is_fitted(self, "decision_")
         metric, requirements = get_metric(self.metric), as_requirements(subject_to)
-        check_referral(metric, 0 if self._has_labels else len(self.classes_), max_share, requirements, self.confidence)
-        requirements = model_requirements(self, subject_to)
+        check_referral(metric, 0 if self._has_labels else len(self.classes_), max_share, requirements)
+        if self.confidence is not None and confidence is None:
+            raise InvalidValueError(
+                "the model's confidence is for decisions about all rows: pass refer(confidence=...) for the decided "
+                "ones, or rethreshold(confidence=None) first"
+            )
         check_refer_label(label, self.classes_)
-        held_out, decision = self.held_out_.with_logits_shifted(self.shift_), self.decision_
-        assert isinstance(decision, ThresholdDecision)
+        held_out = self.held_out_.with_logits_shifted(self.shift_)
+        requirements = list(dict.fromkeys([*model_requirements(self), *model_requirements(self, subject_to)]))
+        average = average_of_classes(self.average)
+        goal = Goal(metric, requirements, average, check_rule(self.decision), seed=self._seed)
+        if confidence is not None:
+            settings: dict[str, Any] = {"seed": self._seed, "out_of_fold": self._decides_out_of_fold()}
+            guarantee = checked_guarantee(
+                requirements, held_out.y, confidence, weight=held_out.weight, groups=held_out.groups, **settings
+            )
+            goal = replace(goal, guarantee=guarantee)
+        decision: Any = self.decision_
         with unchanged_if_it_fails(self):
             self.decision_ = choose_referral(
-                held_out,
-                metric,
-                decision,
-                max_share=max_share,
-                subject_to=requirements,
-                of_threshold=model_requirements(self),
-                rule=self.decision,
-                seed=self._seed,
+                held_out, goal, decision, max_share=max_share, of_threshold=model_requirements(self)
             )
             self.refer_label_ = label
             self._show_decision()

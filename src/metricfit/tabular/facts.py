@@ -182,6 +182,9 @@ class ModelFacts:
             return None
         low, high = self.refer_region
         share = f"{100 * self.referred_share:.3g} % of the held-out rows, which the value leaves out"
+        if self.positive is None:
+            few = f"less than {high:.4g} times the second best"
+            return f"Rows whose best class is {few} are referred to a person: {share}."
         return f"Probabilities of {self.positive} from {low:.4g} to {high:.4g} are referred to a person: {share}."
 
     @property

@@ -319,6 +319,8 @@ def check_decision(model: DecidingClassifier) -> None:
         ExportError: The decision needs more than the logits, or decides several labels.
     """
     check_metric(model)
+    if model.refer_region_ is not None and len(model.classes_) > 2:
+        raise ExportError("rows of several classes that are referred are not written as ONNX: export before refer")
     if model.decision_.task == "multilabel":
         raise ExportError("a model of several labels is not written as ONNX; train one model per label")
 
