@@ -1,4 +1,4 @@
-"""Thresholds of many columns at once, and of many blocks, against one column at a time by the sweep."""
+"""Thresholds of many columns against one column at a time by the sweep."""
 
 import math
 
@@ -10,7 +10,7 @@ from metricfit import curves, metric
 from metricfit.metrics import get_metric
 from metricfit.metrics import sweep as module
 from metricfit.metrics.curves import best_of_sweep
-from metricfit.metrics.sweep import sweep
+from metricfit.metrics.sweep import search_long_column, sweep
 
 METRICS = ["f1", "mcc", "balanced_accuracy", "cost(fp=1, fn=10)", "fbeta(beta=2)", "tp / (tp + fp)", "precision", "fpr"]
 
@@ -30,11 +30,7 @@ def by_sweep(scores, target, name):
 
 
 @pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("block", [7, 130, 10_000], ids=lambda block: f"blocks of {block}")
-def test_columns_and_blocks_find_what_a_sweep_of_each_column_finds(name, block, monkeypatch):
-    monkeypatch.setattr(module, "CPU_BLOCK", block)
-    monkeypatch.setattr(module, "CPU_COLUMNS", block)
-    monkeypatch.setattr(module, "COPIED", 4)
+def test_columns_find_what_a_sweep_of_each_column_finds(name):
     scores, target = table()
     found = curves.best_thresholds(scores, target, name)
     expected = [by_sweep(scores[:, place], target[:, place], name) for place in range(scores.shape[1])]
@@ -43,6 +39,19 @@ def test_columns_and_blocks_find_what_a_sweep_of_each_column_finds(name, block, 
     for place, best in enumerate(expected):
         single = curves.best_threshold(scores[:, place], target[:, place], name)
         assert single == (best.threshold, pytest.approx(best.value, abs=1e-14))
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("block", [1, 7, 30])
+@pytest.mark.parametrize("kind", ["arrays", "tensors"])
+def test_blocks_of_a_long_column_find_what_its_sweep_finds(name, block, kind, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", block)
+    scores, target = table()
+    for place in range(scores.shape[1]):
+        s, y = scores[:, place], target[:, place]
+        s, y = (s.numpy(), y.numpy()) if kind == "arrays" else (s, y)
+        found, expected = search_long_column(s, y, get_metric(name)), by_sweep(s, y, name)
+        assert found == (expected.threshold, pytest.approx(expected.value, abs=1e-14))
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.float32, torch.bfloat16])

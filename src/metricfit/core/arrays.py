@@ -177,11 +177,6 @@ def without_gradient(values: Array) -> AbstractContextManager[Any]:
     return sys.modules["torch"].no_grad() if is_tensor(values) else nullcontext()
 
 
-def contiguous(values: Array) -> Array:
-    """Return the same values one after the other in memory."""
-    return values.contiguous() if is_tensor(values) else np.ascontiguousarray(values)
-
-
 def sort_falling(values: Array) -> tuple[Array, Array]:
     """Sort along the last axis, the largest first, and return the order too. NaN comes first."""
     if is_tensor(values):
@@ -191,20 +186,14 @@ def sort_falling(values: Array) -> tuple[Array, Array]:
 
 
 def sort_with_flags(values: Array, flags: Array) -> tuple[Array, Array]:
-    """Sort rows of values, the largest first, and their flags with them, which become bytes or numbers 0 and 1.
+    """Sort values, the largest first, and their flags with them, which become bytes or numbers 0 and 1.
 
     Arrays of values with and without a flag are sorted separately and merged, because NumPy sorts values several times
     as fast as it finds their order.
     """
     if is_tensor(values):
-        falling, order = values.sort(dim=-1, descending=True)
+        falling, order = values.sort(descending=True)
         return falling, flags.view(sys.modules["torch"].uint8).gather(-1, order)
-    pairs = [_sort_row(*row) for row in zip(values, flags, strict=True)]
-    falling, sorted_flags = zip(*pairs, strict=True)
-    return (falling[0][None], sorted_flags[0][None]) if len(pairs) == 1 else (np.stack(falling), np.stack(sorted_flags))
-
-
-def _sort_row(values: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     without, with_flag = (np.sort(values.take(np.flatnonzero(chosen))) for chosen in (~flags, flags))
     both = np.concatenate([without, with_flag])
     order = np.flip(np.argsort(both, kind="stable"))  # a stable sort merges sorted parts in linear time

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from metricfit.core.arrays import Array, exact, in_kind_of, is_floating, namespace
+from metricfit.core.arrays import Array, in_kind_of, namespace
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import LARGEST, ROUNDING, ratio, where
 from metricfit.errors import InvalidValueError
@@ -27,12 +27,10 @@ from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.sweep import (
     Sweep,
     as_array,
-    checked,
     choose_among_ties,
     matrix,
     one_class,
-    search_column,
-    search_columns,
+    search_long_column,
     smallest_of_score,
     sweep,
 )
@@ -274,7 +272,7 @@ def best_threshold(
         BestThreshold(threshold=0.9, value=0.5)
     """
     measured, requirements = get_metric(metric), as_requirements(subject_to)
-    found = search_column(scores, target, measured) if weight is None and not requirements else None
+    found = None if requirements or weight is not None else search_long_column(scores, target, measured)
     best = BestThreshold(*found) if found else best_of_sweep(sweep(scores, target, weight), measured, requirements)
     return best._replace(threshold=smallest_of_score(best.threshold, scores))
 
@@ -310,7 +308,7 @@ def best_of_allowed(candidates: Sweep, metric: Metric, allowed: Array) -> BestTh
     """Return the best of the allowed thresholds; ``choose_among_ties`` says which one of equally good ones."""
     value = one_class(metric, candidates.counts)
     better = -value if metric.minimize else value
-    highest = float(better[allowed].max())
+    highest = float(where(allowed, better, -math.inf).max())
     # Equal values that were rounded differently are ties.
     tied = allowed & (better >= highest - ROUNDING * min(abs(highest), LARGEST))
     index = int(choose_among_ties(tied, candidates.counts.tp[..., 0], candidates.counts.fp[..., 0])[0])
@@ -361,7 +359,7 @@ def judge_requirements(
     Returns:
         The results by the requirement as text.
     """
-    index = max(int((candidates.thresholds >= threshold).sum()) - 1, 0)
+    index = max(int((candidates.thresholds >= threshold).sum()) - 1, 0) if requirements else 0
     results = {}
     for requirement in requirements:
         values, violation = one_class(requirement.metric, candidates.counts), one_class(requirement, candidates.counts)
@@ -391,14 +389,12 @@ def best_thresholds(
 ) -> BestThresholds:
     """Find the best threshold of each column of scores, as ``best_threshold`` does for one column.
 
-    All columns are searched in a few large blocks, so that a thousand labels take little more than their sorts.
-
     Args:
         scores: One column of scores per label, ``(n, c)``: logits or probabilities.
         target: Labels 0 or 1, ``(n, c)``.
         metric: A Metric, its name or a function of Counts; each column is measured separately.
         weight: One weight per sample ``(n,)``, or per score ``(n, c)``, at least 0; a weight of 0 leaves out an unknown
-            label. With weights the columns are searched one after the other.
+            label.
 
     Returns:
         One threshold and one value per column, as arrays of the kind of ``scores``.
@@ -421,35 +417,19 @@ def best_thresholds(
         raise InvalidValueError(f"scores have shape {tuple(s.shape)}, but target has {tuple(y.shape)}")
     if 0 in s.shape:
         raise InvalidValueError("there are no scores")
-    s = s if is_floating(s) else exact(s)
+    weights: Any = [None] * s.shape[1]
     if weight is not None:
-        return _search_weighted(s, y, measured, as_array(weight, "weight"))
-    found = search_columns(s.T, in_kind_of(y, s).T, measured)
-    if not bool(found.valid.all()):
-        for place in range(s.shape[1]):
-            try:
-                checked(s[:, place], y[:, place], None)
-            except InvalidValueError as error:
-                raise InvalidValueError(f"column {place}: {error}") from None
-    thresholds = found.thresholds
-    if "float16" in str(s.dtype):
-        numbers = [smallest_of_score(number, s) for number in thresholds.tolist()]
-        thresholds = in_kind_of(np.array(numbers), s)
-    return BestThresholds(thresholds, found.values)
-
-
-def _search_weighted(scores: Array, target: Array, metric: Metric, weight: Array) -> BestThresholds:
-    """Search the columns one after the other."""
-    if tuple(weight.shape) not in ((len(scores),), (len(scores), 1), tuple(scores.shape)):
-        raise InvalidValueError(f"scores have shape {tuple(scores.shape)}, but weight has {tuple(weight.shape)}")
-    weights = namespace(weight).broadcast_to(weight.reshape(len(scores), -1), scores.shape)
+        w = as_array(weight, "weight")
+        if tuple(w.shape) not in ((len(s),), (len(s), 1), tuple(s.shape)):
+            raise InvalidValueError(f"scores have shape {tuple(s.shape)}, but weight has {tuple(w.shape)}")
+        weights = namespace(w).broadcast_to(w.reshape(len(s), -1), s.shape).T
     best = []
-    for place in range(scores.shape[1]):
+    for place, of_column in enumerate(zip(s.T, y.T, weights, strict=True)):
         try:
-            best.append(best_threshold(scores[:, place], target[:, place], metric, weight=weights[:, place]))
+            best.append(best_threshold(*of_column[:2], measured, weight=of_column[2]))
         except InvalidValueError as error:
             raise InvalidValueError(f"column {place}: {error}") from None
-    return BestThresholds(*(in_kind_of(np.array(column), scores) for column in zip(*best, strict=True)))
+    return BestThresholds(*(in_kind_of(np.array(column), s) for column in zip(*best, strict=True)))
 
 
 def metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
