@@ -130,7 +130,7 @@ REFUSED = {
     "2*tq/tp": r"'tq' \(character 3\) is none of tp, fp, fn, tn, n; did you mean 'tp'",
     "tp + fn * wrong": r"'wrong' \(character 11\)",
     "ä*tp + fn*wrong": r"'ä' \(character 1\)",
-    "tp^2": r"write a power as in tp\*\*2",
+    "tp^2": r"powers as in tp\*\*2",
     "tp**tn": r"'tn' \(character 5\) is an exponent",
     "tp**11": "from 0 to 10",
     "tp**-1": "from 0 to 10",

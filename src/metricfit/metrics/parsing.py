@@ -130,7 +130,7 @@ def read_formula(node: ast.expr, text: str) -> WrittenFormula:
         if len(node.args) != 1 or node.keywords:
             _refuse(node, text, f"takes one formula, as in '{MINIMIZE}(fp / n)'")
         node = node.args[0]
-    function = _Reader(text).part(node, DEEPEST)
+    function = _read(node, text, DEEPEST)
     if not callable(function):
         raise InvalidValueError(f"the formula {quote(text)} is one number; use the counts {', '.join(COUNTS)} in it")
     return WrittenFormula(ast.unparse(node), function, minimize)
@@ -149,97 +149,67 @@ def describe_syntax_error(text: str) -> str | None:
     return None
 
 
-class _Reader:
-    """Turns expressions into parts of formulas; the text is for messages."""
+def _read(node: ast.expr, text: str, deepest: int) -> Part:
+    """Read a part of a formula, nested at most so deeply: numbers are computed at once, counts later."""
+    if deepest == 0:
+        raise InvalidValueError(f"the formula {quote(text)} is nested more than {DEEPEST} operations deep")
+    if isinstance(node, ast.Constant):
+        return _read_number(node, text)
+    if isinstance(node, ast.Name):
+        return _read_count(node, text)
+    function, operands = _read_operation(node, text)
+    parts = [_read(operand, text, deepest - 1) for operand in operands]
+    if function is _power and (callable(parts[1]) or not 0 <= parts[1] <= LARGEST_EXPONENT):
+        _refuse(operands[1], text, f"is an exponent; write a number from 0 to {LARGEST_EXPONENT}")
+    if function is _divide and parts[1] == 0:
+        _refuse(operands[1], text, "is 0, and something is divided by it")
+    if any(callable(part) for part in parts):
+        return lambda counts: function(*(part(counts) if callable(part) else part for part in parts))
+    try:
+        value = function(*parts)
+    except OverflowError:
+        value = math.nan
+    if isinstance(value, complex) or not math.isfinite(value):
+        _refuse(node, text, "is not a finite number")
+    return float(value)
 
-    def __init__(self, text: str) -> None:
-        self.text = text
 
-    def part(self, node: ast.expr, deepest: int) -> Part:
-        """Read a number, a count, an operation or a function, nested at most so deeply."""
-        if deepest == 0:
-            raise InvalidValueError(f"the formula {quote(self.text)} is nested more than {DEEPEST} operations deep")
-        if isinstance(node, ast.Constant):
-            return self.number(node)
-        if isinstance(node, ast.Name):
-            return self.count(node)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-            operand = self.part(node.operand, deepest - 1)
-            return _apply(operator.neg, operand) if isinstance(node.op, ast.USub) else operand
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-            return self.power(node, deepest)
-        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-            left, right = self.part(node.left, deepest - 1), self.part(node.right, deepest - 1)
-            if isinstance(node.op, ast.Div) and right == 0:
-                _refuse(node.right, self.text, "is 0, and something is divided by it")
-            return _apply(OPERATORS[type(node.op)], left, right)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
-            return self.call(node, node.func.id, deepest)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
-            _refuse(node, self.text, "has ^; write a power as in tp**2")
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == MINIMIZE:
-            _refuse(node, self.text, "is inside a formula; write minimize(...) around the whole")
-        _refuse(node, self.text, f"is not allowed; write numbers, {', '.join(COUNTS)}, + - * / **, {_FUNCTIONS}")
+def _read_number(node: ast.Constant, text: str) -> float:
+    """Read a number that stays finite when it is multiplied by counts."""
+    if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
+        _refuse(node, text, "is no number")
+    if abs(number := as_float(node.value, "a number of the formula")) > LARGEST_PARAMETER:
+        _refuse(node, text, f"is larger than {LARGEST_PARAMETER:g}")
+    return number
 
-    def number(self, node: ast.Constant) -> float:
-        """Read a number that stays finite when it is multiplied by counts."""
-        if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
-            _refuse(node, self.text, "is no number")
-        if abs(number := as_float(node.value, "a number of the formula")) > LARGEST_PARAMETER:
-            _refuse(node, self.text, f"is larger than {LARGEST_PARAMETER:g}")
-        return number
 
-    def count(self, node: ast.Name) -> Part:
-        """Read the name of a count."""
-        if node.id in COUNTS:
-            return operator.attrgetter(node.id)
-        if registry.is_known(node.id):
-            _refuse(node, self.text, "is a metric; a formula is written in the counts tp, fp, fn, tn and n")
-        close = difflib.get_close_matches(node.id.lower()[:20], COUNTS, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        _refuse(node, self.text, f"is none of {', '.join(COUNTS)}{hint}")
+def _read_count(node: ast.Name, text: str) -> Part:
+    if node.id in COUNTS:
+        return operator.attrgetter(node.id)
+    if registry.is_known(node.id):
+        _refuse(node, text, "is a metric; a formula is written in the counts tp, fp, fn, tn and n")
+    close = difflib.get_close_matches(node.id.lower()[:20], COUNTS, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    _refuse(node, text, f"is none of {', '.join(COUNTS)}{hint}")
 
-    def power(self, node: ast.BinOp, deepest: int) -> Part:
-        """Read a power, whose exponent is a number from 0 to 10."""
-        base, exponent = self.part(node.left, deepest - 1), self.part(node.right, deepest - 1)
-        if callable(exponent) or not 0 <= exponent <= LARGEST_EXPONENT:
-            _refuse(node.right, self.text, f"is an exponent; write a number from 0 to {LARGEST_EXPONENT}")
-        if not callable(base):
-            return self.finite(node, lambda: base**exponent)
-        return lambda counts: _power(base(counts), exponent)
 
-    def call(self, node: ast.Call, name: str, deepest: int) -> Part:
-        """Read sqrt, abs, min or max."""
-        most = 1 if name in ("sqrt", "abs") else len(COUNTS)
-        least = 1 if most == 1 else 2
+def _read_operation(node: ast.expr, text: str) -> tuple[Callable[..., Any], list[ast.expr]]:
+    """Return the function of an operation, and the expressions that it is applied to."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        return operator.neg if isinstance(node.op, ast.USub) else operator.pos, [node.operand]
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        return OPERATORS[type(node.op)], [node.left, node.right]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+        function, least, most = FUNCTIONS[node.func.id]
         if node.keywords or not least <= len(node.args) <= most:
-            _refuse(node, self.text, f"takes {'one value' if most == 1 else f'{least} to {most} values'}")
-        parts = [self.part(argument, deepest - 1) for argument in node.args]
-        function = FUNCTIONS[name]
-        if not any(callable(part) for part in parts):
-            return self.finite(node, lambda: float(function(*parts)))
-        return _apply(function, *parts)
-
-    def finite(self, node: ast.expr, compute: Callable[[], Any]) -> float:
-        """Compute a part without counts."""
-        try:
-            value = compute()
-        except (OverflowError, ZeroDivisionError):
-            value = math.nan
-        if isinstance(value, complex) or not math.isfinite(value):
-            _refuse(node, self.text, "is not a finite number")
-        return float(value)
-
-
-def _apply(function: Callable[..., Any], *parts: Part) -> Part:
-    """Apply a function to parts: at once to numbers, later where counts are among them."""
-    if not any(callable(part) for part in parts):
-        return float(function(*parts))
-
-    def compute(counts: Counts) -> Array:
-        return function(*(part(counts) if callable(part) else part for part in parts))
-
-    return compute
+            _refuse(node, text, f"takes {'one value' if most == 1 else f'{least} to {most} values'}")
+        return function, node.args
+    _refuse(
+        node,
+        text,
+        f"is not allowed; write numbers, {', '.join(COUNTS)}, + - * /, powers as in tp**2, {', '.join(FUNCTIONS)}, or "
+        f"{MINIMIZE}(...) around the whole",
+    )
 
 
 def _divide(numerator: Any, denominator: Any) -> Any:
@@ -254,8 +224,8 @@ def _divide(numerator: Any, denominator: Any) -> Any:
 
 def _power(base: Any, exponent: float) -> Any:
     """Raise to a power; a base below 0 that a rounded difference of counts may have counts as 0 for a broken power."""
-    if exponent == int(exponent):
-        return base ** int(exponent)
+    if exponent == int(exponent) or isinstance(base, float):
+        return base ** (int(exponent) if exponent == int(exponent) else exponent)
     empty = value_of(base) < smallest_divisor(base)
     return where(empty, 0.0, where(empty, 1.0, base) ** exponent)
 
@@ -269,14 +239,15 @@ OPERATORS: dict[type[ast.operator], Callable[..., Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: _divide,
+    ast.Pow: _power,
 }
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "sqrt": root,
-    "abs": abs,
-    "min": _extreme(minimum),
-    "max": _extreme(maximum),
+#: Functions, and how many values each takes at least and at most.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
+    "sqrt": (root, 1, 1),
+    "abs": (abs, 1, 1),
+    "min": (_extreme(minimum), 2, len(COUNTS)),
+    "max": (_extreme(maximum), 2, len(COUNTS)),
 }
-_FUNCTIONS = ", ".join(f"{name}(...)" for name in FUNCTIONS)
 
 
 def _is_constant(values: Array) -> bool:
@@ -393,7 +364,7 @@ def _class_of(node: ast.expr) -> Any:
     return node.id if isinstance(node, ast.Name) else literal_value(node)
 
 
-def literal_value(node: ast.expr) -> Any:
+def literal_value(node: ast.expr, deepest: int = 2) -> Any:
     """Evaluate a literal: a constant, ``inf``, either of them with a sign, a list of these, or a list of such lists.
 
     `ast.literal_eval` also evaluates other literals, and fails with a RecursionError on thousands of signs.
@@ -401,18 +372,8 @@ def literal_value(node: ast.expr) -> Any:
     Raises:
         ValueError: The expression is something else.
     """
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return [_number_or_list(item) for item in node.elts]
-    return _number_or_constant(node)
-
-
-def _number_or_list(node: ast.expr) -> Any:
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return [_number_or_constant(item) for item in node.elts]
-    return _number_or_constant(node)
-
-
-def _number_or_constant(node: ast.expr) -> Any:
+    if isinstance(node, (ast.List, ast.Tuple)) and deepest:
+        return [literal_value(item, deepest - 1) for item in node.elts]
     sign = None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
         sign, node = (-1 if isinstance(node.op, ast.USub) else 1), node.operand
