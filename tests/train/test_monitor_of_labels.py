@@ -92,8 +92,8 @@ def test_a_metric_at_thresholds_per_label_is_scikit_learns(thresholds):
     decided = (logits.sigmoid() >= torch.tensor(THRESHOLDS)).long()
     assert measured.value == pytest.approx(f1_score(y, decided, average="macro"))
     assert measured.threshold == pytest.approx(THRESHOLDS)
-    parts = [monitor.count(logits[part], y[part])[0] for part in (slice(50), slice(50, None))]
-    assert monitor.measure_counts(parts[0] + parts[1], exclusive=False).value == measured.value
+    parts = [monitor.count(logits[part], y[part]) for part in (slice(50), slice(50, None))]
+    assert monitor.measure_counts(parts[0] + parts[1]).value == measured.value
     assert evaluate(nn.Identity(), (logits, y), "f1", threshold=thresholds)["f1"] == measured.value
 
 

@@ -345,10 +345,7 @@ def _measure_stream(
         del logits, batch, target
     judge.conclude(f"target ({rows} rows)", stacklevel=4)
     counts, shares = stream.joined()
-    measured = {
-        name: monitor.measure_counts(counts, exclusive=stream.exclusive, shares=shares)
-        for name, monitor in monitors.items()
-    }
+    measured = {name: monitor.measure_counts(counts, shares=shares) for name, monitor in monitors.items()}
     of_images: dict[str, Tensor] = {}
     if shares is not None:
         of_images = {name: torch.where(shares > 0, each.values(counts), math.nan) for name, each in monitors.items()}
@@ -417,20 +414,20 @@ def _measure_together(
         counted = {name: fixed[name] for name in decided if not isinstance(fixed[name].measured, GroupGap)}
         measured = {name: measure(fixed[name]) for name in fixed if name not in counted}
         if counted:
-            counts, _ = _find_counter(counted.values()).count(logits, target, batch.weight)
-            measured |= {name: each.measure_counts(counts, exclusive=exclusive) for name, each in counted.items()}
+            counts = _find_counter(counted.values()).count(logits, target, batch.weight)
+            measured |= {name: each.measure_counts(counts) for name, each in counted.items()}
         measured = {name: measured[name] for name in fixed}
         for number, name in enumerate(() if groups is None else groups[1]):
             assert groups is not None
             rows = groups[0] == number
             if bool(rows.any()):
-                by_group[name] = _measure_group(fixed, samples, partial(measure, rows=rows), target[rows])
+                by_group[name] = _measure_group(fixed, samples, partial(measure, rows=rows))
     thresholds = {name: _as_result(threshold) for name, threshold in best.items()}
     return _make_evaluation(measured, outputs, batch.y, _as_result(shared), thresholds, tuned_for, by_group, len(batch))
 
 
 def _measure_group(
-    monitors: Mapping[str, Monitor], samples: Columns | Classes, measure: Callable[[Monitor], Measured], target: Tensor
+    monitors: Mapping[str, Monitor], samples: Columns | Classes, measure: Callable[[Monitor], Measured]
 ) -> dict[str, float]:
     """Measure the rows of a group, read like all rows; a value that is not defined is NaN."""
     columns: Task = "binary" if samples.logits.shape[-2] == 1 else "multilabel"
@@ -439,13 +436,13 @@ def _measure_group(
     for name, monitor in monitors.items():
         if isinstance(monitor.measured, GroupGap):
             continue
-        labels = target if monitor.ignore_index is None else target[target != monitor.ignore_index]
-        if monitor.is_ranking and bool((labels == labels.flatten()[:1]).all()):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UndefinedRankingWarning)
+                result = measure(replace(monitor, task=task))
+        except InvalidValueError:  # a ranking of one class; all rows together were measured before
             values[name] = math.nan
             continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UndefinedRankingWarning)
-            result = measure(replace(monitor, task=task))
         values[name] = math.nan if result.undefined else result.value
     return values
 

@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.canonical_batch import Batch as SettledBatch
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counts import Counts
-from metricfit.core.decisions import count_batch
+from metricfit.core.decisions import count_batch, count_hard
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.probabilities import logits_of
 from metricfit.core.settings import CountSettings
@@ -25,7 +24,6 @@ from metricfit.core.thresholds import (
     ThresholdOfLogits,
     read_decision,
     refuse_classes,
-    thresholds_of_batch,
 )
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
@@ -288,46 +286,28 @@ class Monitor:
             >>> Monitor("accuracy").measure(torch.tensor([2.0, -1.0]), torch.tensor([1, 1])).value
             0.5
         """
-        logits, target = logits.detach(), target.detach()
-        check_nan_logits(logits)
         if self.is_loss:
             raise InvalidValueError("the objective measures the loss, not the monitor")
         if not self.needs_scores:
-            counts, exclusive = self.count(logits, target, weight, group=group)
-            return self.measure_counts(counts, exclusive=exclusive, shares=self.weigh(counts, weight))
-        samples = self._settle(logits, target, weight)
+            counts = self.count(logits, target.detach(), weight, group=group)
+            return self.measure_counts(counts, shares=self.weigh(counts, weight))
+        logits, settings = self._read(logits, target)
+        samples = canonical(logits, target.detach(), settings, weight=weight, judge=TargetJudge())
         if isinstance(self.measured, RankingMetric):
             return Measured(self.measured.measure_samples(samples, self.average), math.nan)
         assert self.measured is not None
         return measure_at_best(samples, self.measured, self.requirements, self.average, self.name)
 
-    def _settle(
-        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, group: Tensor | None = None
-    ) -> SettledBatch:
-        """Return logits and labels in their final shape, which says whether the classes exclude each other."""
+    def _read(self, logits: Tensor, target: Tensor) -> tuple[Tensor, CountSettings]:
+        """Return logits, also of a model that gives probabilities, and how they are counted."""
+        check_nan_logits(logits)
+        if self.from_probabilities:
+            logits = logits_of(logits, target, self.task, self.ignore_index, exact=True)
         groups = self.measured.groups if isinstance(self.measured, GroupGap) else None
-        settings = CountSettings(
-            task=self.task, ignore_index=self.ignore_index, per_image=self.per_image, groups=groups
+        threshold: Any = None if self.needs_scores else self.threshold
+        return logits.detach(), CountSettings(
+            self.task, None, threshold, self.ignore_index, self.per_image, groups=groups
         )
-        logits = self.as_logits(logits, target)
-        return canonical(logits, target, settings, weight=weight, group=group, judge=TargetJudge())
-
-    def as_logits(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the logits of a model's outputs, which are probabilities with ``from_probabilities``.
-
-        Args:
-            outputs: The outputs of the model.
-            target: The labels.
-
-        Returns:
-            The outputs themselves, or the logits of probabilities, in float64.
-
-        Raises:
-            ValueError: The outputs should be probabilities and are not.
-        """
-        if not self.from_probabilities:
-            return outputs
-        return logits_of(outputs, target, self.task, self.ignore_index, exact=True)
 
     @property
     def needs_scores(self) -> bool:
@@ -336,7 +316,7 @@ class Monitor:
 
     def count(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
-    ) -> tuple[Counts, bool]:
+    ) -> Counts:
         """Count the decisions on some of the samples; ``MonitorStream`` adds the counts of several parts.
 
         Args:
@@ -346,28 +326,22 @@ class Monitor:
             group: Their group numbers, for a gap between groups.
 
         Returns:
-            The counts, and whether the classes exclude each other, so that the largest logit decides.
+            The counts.
 
         Example:
-            >>> Monitor("accuracy").count(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))[0].tp
+            >>> Monitor("accuracy").count(torch.tensor([2.0, -1.0]), torch.tensor([1, 1])).tp
             tensor([1.], dtype=torch.float64)
         """
         assert isinstance(self.measured, Metric)
-        logits = logits.detach()
-        check_nan_logits(logits)
-        samples = self._settle(logits, target, weight, group)
         matrix = any(m.needs_matrix for m in (self.measured, *(each.metric for each in self.requirements)))
-        assert not isinstance(self.threshold, str)
-        threshold = thresholds_of_batch(self.threshold, samples, soft=False)
-        assert isinstance(threshold, (float, Tensor))
-        return count_batch(samples, threshold, matrix=matrix), isinstance(samples, Classes)
+        logits, settings = self._read(logits, target)
+        return count_hard(logits, target, settings, weight=weight, group=group, matrix=matrix)
 
-    def measure_counts(self, counts: Counts, *, exclusive: bool, shares: Tensor | None = None) -> Measured:
+    def measure_counts(self, counts: Counts, *, shares: Tensor | None = None) -> Measured:
         """Measure the counts of all samples.
 
         Args:
             counts: What ``count`` returned, of several parts joined by ``MonitorStream``.
-            exclusive: Whether the classes exclude each other.
             shares: With ``per_image``, how much each image counts in the mean; what ``weigh`` returned.
 
         Returns:
@@ -376,7 +350,7 @@ class Monitor:
         Example:
             >>> from metricfit import Counts
             >>> counts = Counts.from_labels(torch.tensor([1, 1, 0, 0]), torch.tensor([1, 0, 0, 0]))
-            >>> Monitor("accuracy").measure_counts(counts, exclusive=False).value
+            >>> Monitor("accuracy").measure_counts(counts).value
             0.75
         """
         assert isinstance(self.measured, Metric)
@@ -389,7 +363,7 @@ class Monitor:
         feasible = all(bool(requirement.holds(counts).all()) for requirement in self.requirements)
         violations = [float(requirement.violation(counts).clamp(min=0).sum()) for requirement in self.requirements]
         threshold: float | tuple[float, ...] = math.nan
-        if not exclusive:
+        if not (counts.exclusive and counts.classes > 1):  # otherwise the largest logit decides
             labels = isinstance(self.threshold, PerLabel)
             threshold = tuple(self.threshold.tolist()) if labels else float(self.threshold)  # type: ignore
         return Measured(float(values), threshold, feasible, 0.0 if feasible else sum(violations), undefined)
@@ -399,14 +373,13 @@ class MonitorStream:
     """The monitored value of all samples of a stream, from their counts: one sum, or the counts of each image."""
 
     def __init__(self, monitor: Monitor) -> None:
-        self.monitor, self.exclusive = monitor, False
+        self.monitor = monitor
         self.parts: list[Counts] = []
         self.shares: list[Tensor] = []
 
     def add(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> None:
         """Add the samples of a batch."""
-        counts, self.exclusive = self.monitor.count(logits, target, weight)
-        counts = in_double(counts)
+        counts = in_double(self.monitor.count(logits, target, weight))
         if self.parts and not self.monitor.per_image:
             self.parts[0] = self.parts[0] + counts
         else:
@@ -422,7 +395,7 @@ class MonitorStream:
     def measure(self) -> Measured:
         """Measure the metric and the requirements."""
         counts, shares = self.joined()
-        return self.monitor.measure_counts(counts, exclusive=self.exclusive, shares=shares)
+        return self.monitor.measure_counts(counts, shares=shares)
 
 
 def as_monitor(monitor: str | Metric | Monitor | Formula) -> Monitor:

@@ -144,7 +144,7 @@ def measure_requirements(
         decided = replace(
             monitor, threshold=threshold if isinstance(threshold, tuple) or _is_number(threshold) else 0.5
         )
-        counts = monitor.of_all_pixels(decided.count(logits, y, batch.weight)[0])
+        counts = monitor.of_all_pixels(decided.count(logits, y, batch.weight))
         for requirement in monitor.requirements:
             add(requirement, requirement.metric(counts), bool(requirement.holds(counts).all()), threshold)
     for constraint in Objective(stage.objective).requirements():
