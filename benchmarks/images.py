@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from benchmarks.tables import Line, Setting, Table
 from benchmarks.timing import Work, interleaved_minima, peak_bytes
-from metricfit.train import Hardware, evaluate, fit, fit_population
-from metricfit.train.engine.learner import Learner
+from metricfit.train import Hardware, evaluate, fit
 from metricfit_papers.graphs import CapturedLearner
+from metricfit_papers.populations import fit_population
 
 IMAGES, BATCH = 256, 64
 MEMBERS, IMAGES_OF_MEMBERS, EPOCHS_OF_MEMBERS = 10, 2_048, 5
@@ -59,7 +59,7 @@ def members_at_once(device: str) -> Callable[[Setting], list[Line]]:
 
     def measure(setting: Setting) -> list[Line]:
         data = images(setting.size(IMAGES_OF_MEMBERS, 8))
-        epochs, learner = setting.size(EPOCHS_OF_MEMBERS, 1), CapturedLearner if device == "cuda" else Learner
+        epochs, learner = setting.size(EPOCHS_OF_MEMBERS, 1), CapturedLearner if device == "cuda" else None
         settings: dict[str, Any] = {"epochs": epochs, "batch_size": BATCH, "progress": False, "monitor": None}
 
         def in_a_row() -> None:

@@ -20,10 +20,10 @@ from benchmarks.bars import FIT_BATCHES
 from benchmarks.tables import Line, NotMeasuredHere, Setting, Table
 from benchmarks.timing import Work, interleaved_minima
 from metricfit.models import mlp
-from metricfit.train import Hardware, fit, fit_population
-from metricfit.train.engine.learner import Learner
+from metricfit.train import Hardware, fit
 from metricfit.train.engine.run import MakeLearner
 from metricfit_papers.graphs import CapturedLearner
+from metricfit_papers.populations import fit_population
 
 TRAINING, VALIDATION, FEATURES = 7_156, 1_789, 6
 BATCH, LR, MEMBERS = 1_024, 1e-3, 10
@@ -195,7 +195,7 @@ def trials(setting: Setting) -> tuple[Data, list[tuple[Tensor, Tensor]]]:
 
 
 def together(
-    whole: Data, splits: list[tuple[Tensor, Tensor]], epochs: int, device: str, learner: MakeLearner = Learner
+    whole: Data, splits: list[tuple[Tensor, Tensor]], epochs: int, device: str, learner: MakeLearner | None = None
 ) -> None:
     """Train ten members at once."""
     fit_population(

@@ -36,8 +36,8 @@ from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import Features, TrainingRows
 from metricfit.tabular.row_folds import stratified_folds as row_folds
 from metricfit.train.data.batches import derive_seed
-from metricfit.train.folds import stratified_folds
 from metricfit_papers.datasets import STUDY, load
+from metricfit_papers.folds import stratified_folds
 from studies.boosting_page import write_page
 
 Floats = NDArray[np.float64]

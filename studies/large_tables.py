@@ -23,8 +23,8 @@ import torch
 
 from metricfit import MetricClassifier
 from metricfit.train.data.batches import derive_seed
-from metricfit.train.folds import stratified_folds
 from metricfit_papers.datasets import load
+from metricfit_papers.folds import stratified_folds
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "large_tables.json"

@@ -31,8 +31,8 @@ from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.network_models import NetworkFamily
 from metricfit.train.data.batches import derive_seed
-from metricfit.train.folds import stratified_folds
 from metricfit_papers.datasets import STUDY, load
+from metricfit_papers.folds import stratified_folds
 
 RESULTS = Path(__file__).resolve().parent / "results" / "network.json"
 BEFORE = RESULTS.with_name("estimator.json")

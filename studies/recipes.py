@@ -28,10 +28,11 @@ from metricfit.core.counts import Counts
 from metricfit.curves import best_threshold
 from metricfit.losses import MetricLoss, Mix, WeightedBCELoss
 from metricfit.metrics import f1
-from metricfit.train import FitResult, Stage, fit_population
+from metricfit.train import FitResult, Stage
 from metricfit.train.data.batches import derive_seed
-from metricfit.train.folds import stratified_folds
+from metricfit_papers.folds import stratified_folds
 from metricfit_papers.models import study_mlp
+from metricfit_papers.populations import fit_population
 from studies.common import fill, table
 
 HERE = Path(__file__).resolve().parent

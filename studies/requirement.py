@@ -24,10 +24,11 @@ from torch import Tensor, nn
 from metricfit import metrics
 from metricfit.core.counts import Counts
 from metricfit.curves import best_threshold
-from metricfit.train import Stage, fit_population
+from metricfit.train import Stage
 from metricfit.train import recipes as ready
 from metricfit.train.data.batches import derive_seed
 from metricfit_papers.models import study_mlp
+from metricfit_papers.populations import fit_population
 from studies.common import fill, table
 from studies.recipes import numbers, standardised
 

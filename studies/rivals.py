@@ -51,8 +51,8 @@ def prepare(data: Path, folder: Path, name: str, split: int) -> None:
     import torch
 
     from metricfit.train.data.batches import derive_seed
-    from metricfit.train.folds import stratified_folds
     from metricfit_papers.datasets import load
+    from metricfit_papers.folds import stratified_folds
 
     rows = load(name, data)
     labels = np.asarray(rows.y, dtype=np.int64)

@@ -19,7 +19,8 @@ from torch import nn
 from metricfit import MetricLoss, RunningCounts, SurrogateFBetaLoss
 from metricfit.losses import Mix, WeightedBCELoss
 from metricfit.losses.gradient_watch import DeadGradientWarning
-from metricfit.train import Batches, fit_population
+from metricfit.train import Batches
+from metricfit_papers.populations import fit_population
 from studies.common import F1, Problem, f1_scores, network, options, problem, publish, spread, table
 
 PRIOR, DISTANCE, BATCH, LARGE, LR = 0.01, 3.0, 32, 512, 1e-3

@@ -39,8 +39,8 @@ from metricfit.tabular.out_of_fold import fit_families
 from metricfit.tabular.row_folds import stratified_folds as row_folds
 from metricfit.tabular.selection import Selection
 from metricfit.train.data.batches import derive_seed
-from metricfit.train.folds import stratified_folds
 from metricfit_papers.datasets import STUDY, load
+from metricfit_papers.folds import stratified_folds
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tables.json"

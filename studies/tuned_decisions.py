@@ -33,8 +33,8 @@ from metricfit import TunedDecisionClassifier
 from metricfit.stats import compare
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.train.data.batches import derive_seed
-from metricfit.train.folds import stratified_folds
 from metricfit_papers.datasets import STUDY, load
+from metricfit_papers.folds import stratified_folds
 from studies.common import fill, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tuned_decisions.json"

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import fit_population
 from metricfit_papers import graphs
 from metricfit_papers.graphs import find_obstacle_in_settings
+from metricfit_papers.populations import fit_population
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()

@@ -27,8 +27,8 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-#: Seconds after which a temporary name that no process holds is removed: a process holds it a moment after making it.
-STALE_AFTER = 5.0
+#: Seconds after which a temporary name is taken for that of a process that was killed: a day.
+STALE_AFTER = 86_400.0
 _UNFINISHED = re.compile(r"\..*\.unfinished")
 
 
@@ -78,10 +78,9 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     unfinished = _unfinished_name(target.parent, target.name)
     try:
         unfinished.touch(exist_ok=False)
-        with _locked(unfinished):
-            yield unfinished
-            _sync(unfinished)
-            os.replace(unfinished, target)
+        yield unfinished
+        _sync(unfinished)
+        os.replace(unfinished, target)
         _remove_stale(target.parent, target.name)
     except OSError as error:
         _name_target(error, unfinished, target)
@@ -116,14 +115,13 @@ def new_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iter
     unfinished = _unfinished_name(home, folder.name)
     try:
         unfinished.mkdir(parents=True)
-        with _locked(unfinished):
-            yield unfinished
-            for entry in unfinished.rglob("*"):
-                if entry.is_file():
-                    _sync(entry)
-            if not replaces:
-                _refuse_files_in(folder, path)  # another process may have been faster
-            _put_in_place(unfinished, folder, home)
+        yield unfinished
+        for entry in unfinished.rglob("*"):
+            if entry.is_file():
+                _sync(entry)
+        if not replaces:
+            _refuse_files_in(folder, path)  # another process may have been faster
+        _put_in_place(unfinished, folder, home)
         _remove_stale(home, folder.name)
     except OSError as error:
         _name_target(error, unfinished, Path(path))
@@ -286,21 +284,6 @@ def _put_in_place(unfinished: Path, folder: Path, home: Path) -> None:
     os.rename(unfinished, folder)
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with the process, which tells a temporary name in use from one that was left behind."""
-    if fcntl is None:
-        yield
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _open_claim(claimed: Path, path: str | os.PathLike[str]) -> int:
     """Open and lock the file that claims a path.
 
@@ -327,18 +310,11 @@ def _open_claim(claimed: Path, path: str | os.PathLike[str]) -> int:
 
 def _remove_stale(home: Path, name: str) -> None:
     """Remove what killed processes left behind when they wrote to the same name."""
-    if fcntl is None:
-        return
     stale = re.compile(rf"\.{re.escape(name[:100])}\.[0-9a-f]{{8}}\.unfinished")
     for entry in home.iterdir():
         with suppress(OSError):  # another process removes it too, or it belongs to someone else
             if stale.fullmatch(entry.name) and time.time() - entry.stat().st_mtime > STALE_AFTER:
-                descriptor = os.open(entry, os.O_RDONLY)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    _remove(entry)
-                finally:
-                    os.close(descriptor)
+                _remove(entry)
 
 
 def _remove(entry: Path) -> None:

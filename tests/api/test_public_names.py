@@ -53,7 +53,7 @@ NAMES = {
         names npv p4 parse_requirement precision ratio recall root selection_rate specificity tversky weighted_kappa
     """,
     "metricfit.models": """
-        Blend PerMember TabM embedded_mlp mlp piecewise_linear quantile_bins
+        PerMember TabM embedded_mlp mlp piecewise_linear quantile_bins
     """,
     "metricfit.report": """
         ComparisonRow FirstScreen Report ScoredMethod Section comparison learning_curves models multiclass render scores
@@ -71,9 +71,9 @@ NAMES = {
         Annealed Identity Linear RaisedCosine Sigmoid Step StraightThrough ThreePoint
     """,
     "metricfit.train": """
-        Batches Callback CheckpointWarning Checkpoints Ensemble Evaluation FitResult Hardware History Measured Monitor
+        Batches Callback CheckpointWarning Checkpoints Evaluation FitResult Hardware History Measured Monitor
         NotFiniteError Plan ProgressBar RequirementResult Stage Steps TensorBoard UnmetRequirementWarning evaluate fit
-        fit_folds fit_population recipes start_at_prior
+        recipes start_at_prior
     """,
 }
 PINNED = {module: names.split() for module, names in NAMES.items()}

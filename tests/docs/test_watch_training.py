@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Monitor, fit, fit_population
+from metricfit.train import Monitor, fit
+from metricfit_papers.populations import fit_population
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "watch-training.md"
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))

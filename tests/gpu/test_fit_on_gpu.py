@@ -9,8 +9,9 @@ from torch import nn
 from metricfit import AugmentedLagrangian, MetricLoss, RunningCounts, fit
 from metricfit.curves import best_threshold
 from metricfit.losses import Mix, WeightedBCELoss
-from metricfit.train import Checkpoints, Hardware, NotFiniteError, fit_population
+from metricfit.train import Checkpoints, Hardware, NotFiniteError
 from metricfit.train.data.sources import InMemory
+from metricfit_papers.populations import fit_population
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,7 +9,6 @@ from torch.func import functional_call, stack_module_state
 
 from metricfit import MetricLoss
 from metricfit.models import (
-    Blend,
     PerMember,
     TabM,
     embedded_mlp,
@@ -33,7 +32,6 @@ TABULAR = {
     "mlp": lambda: mlp(4, (5, 3), dropout=0.0),
     "embedded_piecewise": lambda: embedded_mlp(piecewise_linear(edges(), 3), (5,), dropout=0.0),
     "embedded_periodic": lambda: embedded_mlp(periodic(), (5,), dropout=0.0),
-    "blend": lambda: Blend(*(mlp(4, (width,), dropout=0.0) for width in (5, 3, 2))),
     "tabm": lambda: TabM(4, k=3, width=5, dropout=0.0),
     "tabm_mini": lambda: TabM(4, k=3, width=5, dropout=0.0, architecture="tabm-mini"),
     "tabm_piecewise": lambda: TabM(4, k=3, width=5, dropout=0.0, embedding=piecewise_linear(edges(), 3)),

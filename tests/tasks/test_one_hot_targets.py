@@ -10,7 +10,7 @@ from metricfit import AugmentedLagrangian, Counts, MetricLoss, evaluate, fit
 from metricfit.constraints import RankingConstraint, RequirementConstraint
 from metricfit.core.class_shares import OneHotTargetWarning
 from metricfit.losses import FocalLoss, Mix, WeightedBCELoss
-from metricfit.train import fit_population
+from metricfit_papers.populations import fit_population
 
 CLASSES = 3
 

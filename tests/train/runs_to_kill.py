@@ -20,8 +20,9 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, steps
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, Checkpoints, FitResult, Hardware, Monitor, Stage, fit, fit_population
+from metricfit.train import Callback, Checkpoints, FitResult, Hardware, Monitor, Stage, fit
 from metricfit.train.checkpoint.folder import RunFolder
+from metricfit_papers.populations import fit_population
 
 SAMPLES, EVERY = 200, 5
 

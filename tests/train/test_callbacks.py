@@ -12,7 +12,8 @@ from rich.console import Console
 from torch import nn
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, Plan, ProgressBar, Stage, TensorBoard, fit, fit_population
+from metricfit.train import Callback, Plan, ProgressBar, Stage, TensorBoard, fit
+from metricfit_papers.populations import fit_population
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0.3).long()

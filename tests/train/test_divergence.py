@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from metricfit import AugmentedLagrangian, MetricLoss, losses, steps
 from metricfit.losses import WeightedBCELoss
 from metricfit.losses.gradient_watch import DeadGradientWarning
-from metricfit.train import Checkpoints, NotFiniteError, fit, fit_population
+from metricfit.train import Checkpoints, NotFiniteError, fit
+from metricfit_papers.populations import fit_population
 
 
 class NanAt(nn.Module):

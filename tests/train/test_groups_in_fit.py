@@ -8,7 +8,9 @@ from torch.utils.data import DataLoader, Dataset
 from metricfit import AugmentedLagrangian, Counts, metrics
 from metricfit.constraints import RequirementConstraint
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Monitor, Stage, fit, fit_folds, fit_population
+from metricfit.train import Monitor, Stage, fit
+from metricfit_papers.folds import fit_folds
+from metricfit_papers.populations import fit_population
 
 SETTINGS = {"epochs": 3, "batch_size": 100, "lr": 0.05, "progress": False}
 

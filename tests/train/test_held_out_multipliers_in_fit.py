@@ -10,8 +10,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from metricfit import AugmentedLagrangian, Counts, metrics
 from metricfit.constraints import RequirementConstraint
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Checkpoints, Stage, fit, fit_folds, fit_population
+from metricfit.train import Checkpoints, Stage, fit
 from metricfit.train.checkpoint.folder import RunFolder
+from metricfit_papers.folds import fit_folds
+from metricfit_papers.populations import fit_population
 
 EPOCHS = 6
 SETTINGS = {"epochs": EPOCHS, "batch_size": 300, "lr": 0.5, "optimizer": torch.optim.SGD, "progress": False}

@@ -6,7 +6,8 @@ import sys
 POPULATION = """
 import sys, torch
 from metricfit.losses import MetricLoss
-from metricfit.train import Hardware, fit, fit_population
+from metricfit.train import Hardware, fit
+from metricfit_papers.populations import fit_population
 x, on_cpu = torch.randn(32, 2), Hardware(accelerator="cpu")
 fit_population([torch.nn.Linear(2, 1)], (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, device="cpu", progress=False)
 fit(torch.nn.Linear(2, 1), (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, hardware=on_cpu, progress=False)

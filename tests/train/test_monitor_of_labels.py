@@ -14,7 +14,8 @@ from metricfit import MetricLoss
 from metricfit.curves import UndefinedRankingWarning, best_threshold
 from metricfit.losses import WeightedBCELoss
 from metricfit.metrics import PerLabel
-from metricfit.train import Monitor, evaluate, fit, fit_population
+from metricfit.train import Monitor, evaluate, fit
+from metricfit_papers.populations import fit_population
 
 THRESHOLDS = [0.7, 0.4, 0.8]
 

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, fit, fit_population
+from metricfit.train import Callback, fit
+from metricfit_papers.populations import fit_population
 
 
 class Kept(Callback):

@@ -6,8 +6,9 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, losses, metrics
 from metricfit.constraints import RankingConstraint
-from metricfit.train import Monitor, Stage, evaluate, fit, fit_population, recipes
+from metricfit.train import Monitor, Stage, evaluate, fit, recipes
 from metricfit.train.stage import make_stages
+from metricfit_papers.populations import fit_population
 
 ALL = {
     "bce": lambda **settings: recipes.bce(**settings),

@@ -13,8 +13,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, Checkpoints, Hardware, Stage, fit, fit_population
+from metricfit.train import Callback, Checkpoints, Hardware, Stage, fit
 from metricfit.train.checkpoint.folder import RunFolder
+from metricfit_papers.populations import fit_population
 
 
 @pytest.mark.parametrize("step", [1, 20, 21, 22, 33, 48, 49])

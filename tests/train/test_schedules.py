@@ -9,7 +9,8 @@ from torch.optim.lr_scheduler import CyclicLR, ExponentialLR, LambdaLR, OneCycle
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Checkpoints, Stage, fit, fit_population
+from metricfit.train import Checkpoints, Stage, fit
+from metricfit_papers.populations import fit_population
 
 X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()

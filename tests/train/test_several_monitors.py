@@ -8,7 +8,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.losses import WeightedBCELoss
 from metricfit.metrics import f1
-from metricfit.train import Callback, Monitor, fit, fit_population
+from metricfit.train import Callback, Monitor, fit
+from metricfit_papers.populations import fit_population
 
 X = torch.randn(80, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] + torch.randn(80, generator=torch.Generator().manual_seed(1)) > 0.7).long()

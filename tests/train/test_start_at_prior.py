@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import fit, fit_population, start_at_prior
+from metricfit.train import fit, start_at_prior
+from metricfit_papers.populations import fit_population
 
 
 def mlp(last=1, **settings):

@@ -10,7 +10,8 @@ from metricfit import AugmentedLagrangian, Counts, MetricLoss, metrics, steps
 from metricfit import train as training
 from metricfit.constraints import RequirementConstraint
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Monitor, fit, fit_population, recipes
+from metricfit.train import Monitor, fit, recipes
+from metricfit_papers.populations import fit_population
 
 SETTINGS = {"epochs": 12, "batch_size": 128, "lr": 0.02, "progress": False}
 

@@ -14,9 +14,10 @@ from torch.optim.swa_utils import AveragedModel
 
 from metricfit import AugmentedLagrangian
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, Checkpoints, Monitor, Stage, Steps, fit, fit_population
+from metricfit.train import Callback, Checkpoints, Monitor, Stage, Steps, fit
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.engine.learner import WeightAverage, name_averaged_buffers
+from metricfit_papers.populations import fit_population
 
 X, Y = data()
 HELD_OUT = data(seed=1)

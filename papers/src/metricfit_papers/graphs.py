@@ -30,9 +30,9 @@ from torch import Tensor, nn
 from metricfit.errors import InvalidStateError, shorten
 from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch
-from metricfit.train.engine.learner import Learner, Member
-from metricfit.train.engine.stack import read_attributes
+from metricfit.train.engine.learner import Member
 from metricfit.train.stage import Objective, Stage
+from metricfit_papers.populations import StackedLearner, read_attributes
 
 FEWEST_STEPS = 50
 MOST_SAVED = 2**30
@@ -44,7 +44,7 @@ Inputs = Sequence[Tensor | None]
 Step = Callable[..., Tensor]
 
 
-class CapturedLearner(Learner):
+class CapturedLearner(StackedLearner):
     """A learner whose steps are captured as CUDA graphs wherever they can be: ``fit_population(make_learner=...)``.
 
     The column "cuda_graphs" of the history says "captured", or why not. On a CPU this is a plain learner.

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from metricfit.steps import Linear
-from metricfit.train import fit_population
 from metricfit_papers.baselines.as_coded import AUROCAsCoded, MetricAsCoded
 from metricfit_papers.graphs import CapturedLearner
+from metricfit_papers.populations import fit_population
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,8 +7,9 @@ from torch import nn
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts
 from metricfit.losses import Mix, WeightedBCELoss
 from metricfit.steps import Annealed, Linear, Sigmoid
-from metricfit.train import Stage, Steps, fit_population
+from metricfit.train import Stage, Steps
 from metricfit_papers.graphs import CapturedLearner
+from metricfit_papers.populations import fit_population
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,11 +10,12 @@ from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.losses import MetricLoss, SoftAUROCLoss, WeightedBCELoss, WMWLoss
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 from metricfit.steps import Linear
-from metricfit.train import Stage, Steps, fit_population
-from metricfit.train.engine import stack
+from metricfit.train import Stage, Steps
 from metricfit.train.engine.learner import Learner
 from metricfit_papers import graphs as cuda_graphs
+from metricfit_papers import populations
 from metricfit_papers.graphs import CapturedLearner
+from metricfit_papers.populations import fit_population
 
 pytestmark = [
     pytest.mark.gpu,
@@ -192,7 +193,7 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
 def test_members_one_by_one_learn_what_they_learn_under_vmap(
     precision: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stack, "FEWEST_WEIGHTS", 0)
+    monkeypatch.setattr(populations, "FEWEST_WEIGHTS", 0)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # its 10 bits would hide differences of 1e-3
 
     def members() -> list[nn.Module]:
@@ -220,7 +221,7 @@ def test_members_one_by_one_learn_what_they_learn_under_vmap(
 
 
 def test_members_one_by_one_draw_separately(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack, "FEWEST_WEIGHTS", 0)
+    monkeypatch.setattr(populations, "FEWEST_WEIGHTS", 0)
 
     class Noisy(nn.Module):
         def __init__(self) -> None:

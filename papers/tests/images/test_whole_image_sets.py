@@ -15,7 +15,7 @@ from torch import nn
 import metricfit_papers as papers
 from metricfit.losses import WeightedBCELoss
 from metricfit.runs import CellError
-from metricfit.train import Callback, fit_population
+from metricfit.train import Callback
 from metricfit.train.engine.learner import Learner
 from metricfit_papers import models
 from metricfit_papers.datasets.preparations import PIXELS
@@ -24,6 +24,7 @@ from metricfit_papers.images import image_tasks
 from metricfit_papers.images.image_tasks import WholeSet
 from metricfit_papers.models.augmentation import Centred
 from metricfit_papers.models.byte_images import MeanImage, augmented
+from metricfit_papers.populations import fit_population
 from metricfit_papers.rows.class_row import by_class
 from metricfit_papers.rows.job import RowJob
 from metricfit_papers.rows.path_row import Recorded

@@ -8,8 +8,9 @@ from torch import nn
 from torch.nn.functional import pad
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import evaluate, fit_population
+from metricfit.train import evaluate
 from metricfit_papers.models.augmentation import Centred, CropAndFlip, cropped_and_flipped
+from metricfit_papers.populations import fit_population
 
 SIDE = 8
 

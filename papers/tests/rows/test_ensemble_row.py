@@ -14,7 +14,6 @@ from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.losses import MarginLoss
 from metricfit.runs import CellError
 from metricfit.stats import delong_test
-from metricfit.train import fit_population
 from metricfit.train.data.batches import derive_seed
 from metricfit_papers.datasets.trials import make_trials
 from metricfit_papers.images import image_tasks
@@ -22,6 +21,7 @@ from metricfit_papers.images.image_tasks import CifarPair
 from metricfit_papers.models.byte_images import small_cnn
 from metricfit_papers.models.construction import build_network
 from metricfit_papers.pages.search_choices import choices
+from metricfit_papers.populations import fit_population
 from metricfit_papers.results import markdown, result_files
 from metricfit_papers.rows import ensemble_row
 from metricfit_papers.specs import vocabulary

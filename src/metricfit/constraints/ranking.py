@@ -217,7 +217,7 @@ class RankingConstraint(Constraint):
         if has_storage(self.pending) and not has_storage(violation):
             raise InvalidStateError(
                 "RankingConstraint under vmap needs multipliers for each member: stack its buffers, and go through "
-                "torch.func.functional_call; train.fit_population does"
+                "torch.func.functional_call; metricfit_papers.populations.fit_population does"
             )
         if self.is_new_pass(violation):
             shape = self.pending.shape[:-1]

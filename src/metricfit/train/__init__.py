@@ -1,4 +1,4 @@
-"""Training: fit, recipes, populations and checkpoints. Needs the extra ``torch``."""
+"""Training: fit, recipes and checkpoints. Needs the extra ``torch``."""
 
 from metricfit._extras import explain_missing
 
@@ -10,8 +10,7 @@ with explain_missing(__name__, ("torch", "safetensors"), "metricfit[torch]"):
     from metricfit.train.data.batches import Batches
     from metricfit.train.engine.validation import UnmetRequirementWarning
     from metricfit.train.evaluation import Evaluation, evaluate
-    from metricfit.train.fitting import fit, fit_population
-    from metricfit.train.folds import Ensemble, fit_folds
+    from metricfit.train.fitting import fit
     from metricfit.train.monitor import Measured, Monitor
     from metricfit.train.prior import start_at_prior
     from metricfit.train.result import FitResult, History, RequirementResult
@@ -23,7 +22,6 @@ __all__ = [
     "Callback",
     "CheckpointWarning",
     "Checkpoints",
-    "Ensemble",
     "Evaluation",
     "FitResult",
     "Hardware",
@@ -40,8 +38,6 @@ __all__ = [
     "UnmetRequirementWarning",
     "evaluate",
     "fit",
-    "fit_folds",
-    "fit_population",
     "recipes",
     "start_at_prior",
 ]

@@ -63,7 +63,7 @@ class Hardware:
     """Where and in which precision ``fit`` computes; the settings of Fabric have its names.
 
     Args:
-        accelerator: "cpu", "gpu" or "auto".
+        accelerator: "cpu", "gpu" or "auto"; or one device, such as "cuda:1", on which this process trains alone.
         devices: Number of processes on this machine; under torchrun, the number that it started.
         num_nodes: Number of machines; under torchrun, the number that it runs on.
         strategy: The strategy of Fabric, such as "ddp".

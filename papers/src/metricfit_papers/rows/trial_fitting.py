@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from metricfit.losses.gradient_watch import DeadGradientWarning
-from metricfit.train import Callback, Checkpoints, FitResult, fit_population
+from metricfit.train import Callback, Checkpoints, FitResult
 from metricfit.train.data.batches import Batches, derive_seed
 from metricfit.train.data.sources import compute_class_weights
-from metricfit.train.engine.learner import Learner
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.graphs import CapturedLearner
 from metricfit_papers.models.byte_images import MeanImage
 from metricfit_papers.models.construction import build_network
+from metricfit_papers.populations import fit_population
 from metricfit_papers.rows.job import RowJob
 from metricfit_papers.specs import vocabulary
 from metricfit_papers.specs.expressions import build_object
@@ -90,7 +90,7 @@ def fit_trials(
             class_weight=None if weights else class_weight,
             device=job.device,
             precision=training.precision,
-            make_learner=CapturedLearner if job.cuda_graphs else Learner,
+            make_learner=CapturedLearner if job.cuda_graphs else None,
             callbacks=callbacks,
             progress=False,
             **(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from metricfit.errors import ExportError
 from metricfit.export.onnx.graph import Graph
-from metricfit.models import Blend, TabM
+from metricfit.models import TabM
 
 
 def add_network_model(graph: Graph, model: Any, x: str) -> str:
@@ -50,8 +50,6 @@ def add_network(graph: Graph, module: nn.Module, x: str) -> str:
         return x
     if isinstance(module, nn.Flatten):
         return graph.node("Flatten", x)
-    if isinstance(module, Blend):
-        return graph.mean([add_network(graph, part, x) for part in module.parts])
     if isinstance(module, TabM):
         return _tabm(graph, module, x)
     if type(module).__name__ == "PiecewiseLinearEmbeddings":

@@ -1,4 +1,4 @@
-"""Networks as a family: one member per fold, trained side by side for the metric.
+"""Networks as a family: one member per fold, trained for the metric.
 
 Only this family needs torch. Its settings are in ``network``, so that they can be written and stored without torch.
 """
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-import metricfit.train as engine  # its fit_folds is loaded when first used: predicting needs no Lightning
+import metricfit.train as engine
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.errors import InvalidValueError, ModelFileError, quote
@@ -44,6 +44,7 @@ from metricfit.tabular.families.family import (
 )
 from metricfit.tabular.families.network import KINDS, WITHOUT_METRIC, Network, OwnNetwork, RecipeName
 from metricfit.train import Stage, recipes
+from metricfit.train.data.batches import derive_seed
 
 #: Rows of one forward pass of a prediction.
 ROWS_AT_ONCE = 1024
@@ -55,8 +56,6 @@ ROWS_FOR_EDGES = 100_000
 #: Maximum width of an embedding times the number of columns.
 EMBEDDED_NUMBERS = 1024
 TABM_MEMBERS = 16
-#: Activations per layer of all members that are trained together: about 500 MB with gradients.
-NUMBERS_AT_ONCE = 2**25
 
 #: Members that train on ROWS rows make STEPS steps with batches of BATCH rows. The batch grows with the square root of
 #: the rows, and the steps with its square root.
@@ -103,11 +102,6 @@ class Architecture:
     def parts(self) -> int:
         """Number of networks that it consists of, each with its own loss."""
         return TABM_MEMBERS if self.kind == "tabm" else 1
-
-    @property
-    def numbers_per_row(self) -> int:
-        """Approximate number of activations per row, which decides how many members fit into memory together."""
-        return self.in_features * max(1, self.width) + sum(self.hidden) * self.parts
 
     def build(self, edges: Tensor | None = None, own: OwnNetwork | None = None) -> nn.Module:
         """Build a new network.
@@ -355,7 +349,7 @@ class Trainer:
     def train(
         self, data: tuple[Tensor, ...], splits: Splits, *, seed: int, deadline: Deadline
     ) -> list[engine.FitResult]:
-        """Train one member per split, as many together as fit into memory.
+        """Train one member per split.
 
         Args:
             data: Inputs, class numbers and, if rows have weights, the weights.
@@ -366,12 +360,11 @@ class Trainer:
         Returns:
             The members in the order of the splits.
         """
-        results: list[engine.FitResult] = []
-        together = self.members_together(len(splits), len(data[0]))
-        for first in range(0, len(splits), together):
-            part = splits[first : first + together]
-            results += self._fit(data, part, seed + first, self.schedule.epochs, CheckDeadline(deadline))
-        return results
+        seeds = [derive_seed(seed, "member", member) for member in range(len(splits))]
+        epochs, stops = self.schedule.epochs, CheckDeadline(deadline)
+        return [
+            self._fit(data, split, of_member, epochs, stops) for split, of_member in zip(splits, seeds, strict=True)
+        ]
 
     def seconds(self, data: tuple[Tensor, ...], splits: Splits, *, deadline: Deadline) -> float:
         """Estimate the seconds of ``train`` from the time of a few steps.
@@ -385,20 +378,12 @@ class Trainer:
             The estimate.
         """
         clock, batch = StepTimes(), self.schedule.batch_size
-        together = self.members_together(len(splits), len(data[0]))
-        sample = [(train[: 4 * batch], held_out[:batch]) for train, held_out in splits[:together]]
+        train, held_out = splits[0]
         start = time.perf_counter()
-        self._fit(data, sample, 0, 1, CheckDeadline(deadline), clock)
+        self._fit(data, (train[: 4 * batch], held_out[:batch]), 0, 1, CheckDeadline(deadline), clock)
         times = [start, *clock.times]
-        steps = self.schedule.epochs * len(self.stages) * math.ceil(max(len(train) for train, _ in splits) / batch)
-        return min(after - before for before, after in pairwise(times)) * steps * math.ceil(len(splits) / together)
-
-    def members_together(self, members: int, rows: int) -> int:
-        """Return how many members are trained as one computation."""
-        if self.architecture.kind == "tabm" and self.device.type == "cpu":  # stacked TabMs are no faster on a CPU
-            return 1
-        batch = min(self.schedule.batch_size, rows)
-        return max(1, min(members, NUMBERS_AT_ONCE // (batch * self.architecture.numbers_per_row)))
+        steps = self.schedule.epochs * len(self.stages) * sum(math.ceil(len(train) / batch) for train, _ in splits)
+        return min(after - before for before, after in pairwise(times)) * steps
 
     def _threads(self) -> AbstractContextManager[None]:
         """Return a context with one thread for small batches, on which threads mostly wait for each other.
@@ -409,26 +394,30 @@ class Trainer:
         return one_thread() if small else nullcontext()
 
     def _fit(
-        self, data: tuple[Tensor, ...], splits: Splits, seed: int, epochs: int, *callbacks: engine.Callback
-    ) -> list[engine.FitResult]:
+        self, data: tuple[Tensor, ...], split: tuple[Any, Any], seed: int, epochs: int, *callbacks: engine.Callback
+    ) -> engine.FitResult:
+        train, held_out = (tuple(part[torch.as_tensor(rows)] for part in data) for rows in split)
         with warnings.catch_warnings(), self._threads():
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                model = self.build()
             # The decision of the whole ensemble is chosen later, and reported, under the requirements.
             warnings.simplefilter("ignore", engine.UnmetRequirementWarning)
-            return engine.fit_folds(
-                self.build,
-                data,
+            return engine.fit(
+                model,
+                train,
                 [stage.filled(scheduler=rise_and_fall, scheduler_step="batch") for stage in self.stages],
-                folds=list(splits),
+                validation=held_out,
                 seed=seed,
                 epochs=epochs,
                 batch_size=self.schedule.batch_size,
                 lr=self.schedule.lr,
                 patience=self.schedule.patience,
                 optimizer=partial(AdamW, fused=True),
-                device=self.device,
+                hardware=engine.Hardware(accelerator=f"{self.device.type}:{self.device.index or 0}"),
                 callbacks=callbacks,
                 progress=False,
-            ).members
+            )
 
 
 def rise_and_fall(optimizer: Optimizer, total_steps: int) -> LambdaLR:
@@ -444,7 +433,7 @@ def rise_and_fall(optimizer: Optimizer, total_steps: int) -> LambdaLR:
 
 
 class NetworkFamily(Family):
-    """Networks that are trained on all folds side by side.
+    """Networks that are trained on one fold after the other.
 
     Args:
         settings: The kind of network and how to train it.

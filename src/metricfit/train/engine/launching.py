@@ -16,7 +16,6 @@ from torch.optim import Optimizer
 from metricfit._extras import explain_missing
 from metricfit.constraints import AugmentedLagrangian, Constraint, FunctionConstraint
 from metricfit.core.distributed import gather_over_ranks
-from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.combine import Mix
 from metricfit.train.data.batches import Batch
 from metricfit.train.settings import Hardware
@@ -36,26 +35,16 @@ class OneDevice:
 
     Args:
         device: The device.
-        mixed: Whether forward passes run under autocast in bfloat16.
     """
 
     world_size, global_rank, is_global_zero = 1, 0, True
 
-    def __init__(self, device: torch.device, mixed: bool = False) -> None:
-        self.device, self.mixed = device, mixed
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
 
     def setup(self, model: nn.Module) -> nn.Module:
-        """Move the model to the device, and return what computes its logits."""
-        model.to(self.device)
-        return _Mixed(model, self) if self.mixed else model
-
-    def autocast(self) -> AbstractContextManager[Any]:
-        """Return the context of forward passes."""
-        return torch.autocast(self.device.type, torch.bfloat16) if self.mixed else nullcontext()
-
-    def convert(self, logits: Tensor) -> Tensor:
-        """Return logits of a pass in mixed precision in the default type, as Fabric does."""
-        return logits.to(torch.get_default_dtype()) if self.mixed else logits
+        """Move the model to the device, and return it, which computes its logits."""
+        return model.to(self.device)
 
     def setup_optimizers(self, optimizer: Optimizer) -> Optimizer:
         """Return the optimiser."""
@@ -87,28 +76,11 @@ class OneDevice:
 Runtime = Union["Fabric", OneDevice]
 
 
-class _Mixed(nn.Module):
-    """A model whose forward passes run in mixed precision."""
-
-    def __init__(self, model: nn.Module, runtime: OneDevice) -> None:
-        super().__init__()
-        self.model, self.runtime = model, runtime
-
-    def forward(self, x: Any) -> Tensor:
-        with self.runtime.autocast():
-            logits = self.model(x)
-        return self.runtime.convert(logits)
-
-
-def one_device(device: str | torch.device | None, precision: str | None) -> OneDevice:
-    """Return the device of a population: by default a GPU if there is one."""
-    if precision not in (None, "bf16-mixed"):
-        raise InvalidValueError(f"a population's precision is None or 'bf16-mixed', got {quote(precision)}")
-    return OneDevice(torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")), precision is not None)
-
-
 def launch(model: nn.Module, hardware: Hardware) -> Runtime:
     """Start the processes of a run."""
+    if ":" in hardware.accelerator:  # one device, for a model that this process trains alone
+        named = torch.device(hardware.accelerator)
+        return OneDevice(torch.device("cpu") if named.type == "cpu" else named)
     devices, num_nodes = find_processes(hardware.devices, hardware.num_nodes)
     accelerator, strategy, precision = hardware.accelerator, hardware.strategy, hardware.precision
     dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}

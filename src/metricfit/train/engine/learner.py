@@ -1,7 +1,7 @@
 """What learns: members, each a model with all that its training changes, and the steps that they make together.
 
-One model is a population of one. Members share nothing but the time of their steps: their forward passes are computed
-as one (see stack), so each of them learns what it would learn alone.
+One model is a population of one. Members share nothing but the time of their steps, so each of them learns what it
+would learn alone. metricfit_papers computes the forward passes of many members as one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from metricfit.train import label_checks
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.sources import InMemory, Source
 from metricfit.train.engine.launching import OneDevice, Runtime, gather_batch, get_precision, sync_over_ranks
-from metricfit.train.engine.stack import Stack
 from metricfit.train.engine.validation import (
     Validation,
     compute_outputs,
@@ -264,11 +263,6 @@ class Learner:
         self.runtime, self.settings = self.members[0].runtime, self.members[0].settings
         self.active = list(range(len(self.members)))
         self.computed = 0  # the member whose loss was computed last, for messages
-        self.stack: Stack | None = None
-        if len(self.members) > 1:
-            assert isinstance(self.runtime, OneDevice)
-            models, networks = ([each.model for each in members], [each.network for each in members])
-            self.stack = Stack(models, networks, self.runtime)
 
     def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
         """Start a stage with new optimizers and the stage's objective; all members are active again.
@@ -306,8 +300,7 @@ class Learner:
         else:
             losses = []
             inputs = [member.lay_out(batch.x) for member, batch in zip(members, batches, strict=True)]
-            outputs = [members[0].network(inputs[0])] if self.stack is None else self.stack(self.active, inputs)
-            for number, logits, batch in zip(self.active, outputs, batches, strict=True):
+            for number, logits, batch in zip(self.active, self.forward(inputs), batches, strict=True):
                 self.computed = number
                 losses.append(self.members[number].loss(drop_uncounted(logits, batch), batch))
             self.runtime.backward(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
@@ -317,6 +310,10 @@ class Learner:
                 self.runtime.clip_gradients(member.network, member.optimizer, max_norm=clip, error_if_nonfinite=False)
             member.optimizer.step()
         return torch.stack([loss.detach().reshape(()) for loss in losses])
+
+    def forward(self, inputs: Sequence[Any]) -> list[Tensor]:
+        """Return the logits of the active members, each for its own inputs."""
+        return [self.members[number].network(x) for number, x in zip(self.active, inputs, strict=True)]
 
     def outputs(self, member: int, x: Tensor) -> Tensor:
         """Return the logits of a member for these inputs, by the weights that are validated."""

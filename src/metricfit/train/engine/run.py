@@ -1,4 +1,4 @@
-"""A run: one call of ``fit`` or ``fit_population``, from its data and settings to its results.
+"""A run: one call of ``fit``, or of the papers' ``fit_population``, from its data and settings to its results.
 
 A run checks its data, takes its folder, sets the first biases, trains, measures the requirements, and writes and
 returns its results. One model is a population of one. ``fitting`` only makes the settings of a run.
@@ -121,7 +121,7 @@ def prepare_member(
 
 
 class TrainingRun:
-    """One call of ``fit`` or ``fit_population``; the constructor checks that models, data and settings go together.
+    """One call of ``fit``; the constructor checks that models, data and settings go together.
 
     Args:
         models: The models, which are trained in place.

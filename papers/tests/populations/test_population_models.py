@@ -9,8 +9,9 @@ from torch import nn
 
 from metricfit import MetricLoss
 from metricfit.models import PerMember
-from metricfit.train import Steps, fit_population
-from metricfit.train.engine import stack
+from metricfit.train import Steps
+from metricfit_papers import populations
+from metricfit_papers.populations import fit_population
 
 
 def test_batch_normalisation_with_members_of_one_size():
@@ -25,7 +26,7 @@ def test_batch_normalisation_with_members_of_one_size():
 
 @pytest.mark.parametrize("fewest", [0, 2**20], ids=["one by one", "under vmap"])
 def test_networks_of_convolutions(fewest, monkeypatch):
-    monkeypatch.setattr(stack, "FEWEST_WEIGHTS", fewest)
+    monkeypatch.setattr(populations, "FEWEST_WEIGHTS", fewest)
 
     def models(count):
         def one(seed):
@@ -64,7 +65,7 @@ class Moving(nn.Module):
 
 @pytest.mark.parametrize("fewest", [0, 2**20], ids=["one by one", "under vmap"])
 def test_assigned_buffers_counts_in_python_and_scalar_weights(fewest, monkeypatch):
-    monkeypatch.setattr(stack, "FEWEST_WEIGHTS", fewest)
+    monkeypatch.setattr(populations, "FEWEST_WEIGHTS", fewest)
     settings = {"splits": splits_of(3, unequal=False), "optimizer": torch.optim.SGD, "lr": [0.1] * 3}
     together, alone = together_and_alone(
         BCE,

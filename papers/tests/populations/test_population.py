@@ -10,7 +10,8 @@ from small_populations import BCE, MEMBERS, N, assert_same, data, networks, spli
 from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, steps
-from metricfit.train import Batches, Callback, Monitor, Stage, Steps, fit, fit_population, recipes
+from metricfit.train import Batches, Callback, Monitor, Stage, Steps, fit, recipes
+from metricfit_papers.populations import fit_population
 
 
 def epochs_of(results):

@@ -8,9 +8,9 @@ from torch import nn
 from metricfit.curves import best_threshold
 from metricfit.decide import best_decision
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import fit, fit_folds, recipes
+from metricfit.train import fit, recipes
 from metricfit.train.data.batches import derive_seed
-from metricfit.train.folds import stratified_folds
+from metricfit_papers.folds import fit_folds, stratified_folds
 
 N = 200
 

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from metricfit import losses
-from metricfit.train import fit, fit_population
+from metricfit.train import fit
+from metricfit_papers.populations import fit_population
 
 N, MEMBERS = 300, 10
 

@@ -7,7 +7,7 @@ import torch
 from small_populations import BCE, N, data, networks, splits_of
 from torch import nn
 
-from metricfit.train import fit_population
+from metricfit_papers.populations import fit_population
 
 
 def frozen():

@@ -1,7 +1,4 @@
-"""fit_folds: an ensemble over folds, with logits of every sample from the members that did not train on it.
-
-This is a public function with its result, which nothing else in the library needs.
-"""
+"""fit_folds: an ensemble over folds, with logits of every sample from the members that did not train on it."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.train import label_checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, derive_seed
 from metricfit.train.data.sources import InMemory, as_source, as_tensor, get_weight_dtype
-from metricfit.train.fitting import Split, as_sample_numbers, fit_population
 from metricfit.train.result import FitResult
 from metricfit.train.stage import Stage
+from metricfit_papers.populations import Split, as_sample_numbers, fit_population
 
 
 @dataclass(frozen=True)
