@@ -187,18 +187,16 @@ def _combine(first: Slopes, x: Any, second: Slopes, y: Any) -> Slopes:
 
 def rows_of(slopes: tuple[float, ...], like: Any, axes: int) -> Any:
     """Return four numbers as the rows of an array or of a tensor as ``like``, with more axes of length 1."""
-    if is_tensor(like):
-        return numbers_like(slopes, like).reshape(4, *(1,) * axes)
-    return _keep_array(slopes, (4, *(1,) * axes))
+    return numbers_like(slopes, like, (4, *(1,) * axes))
 
 
-def numbers_like(numbers: Any, like: Any) -> Any:
+def numbers_like(numbers: Any, like: Any, shape: tuple[int, ...] | None = None) -> Any:
     """Return numbers, tuples of which can be nested, as an array, or as a tensor of the type of another one."""
-    return _of_tensors().kept_numbers(numbers, like) if is_tensor(like) else _keep_array(numbers)
+    return _of_tensors().kept_numbers(numbers, like, shape) if is_tensor(like) else _keep_array(numbers, shape)
 
 
 @lru_cache(maxsize=256)
-def _keep_array(numbers: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+def _keep_array(numbers: Any, shape: tuple[int, ...] | None) -> np.ndarray:
     array = np.array(numbers, np.float64)
     return array if shape is None else array.reshape(shape)
 
@@ -316,9 +314,16 @@ def share(part: Number, rest: Number) -> Any:
     return _divide_plain(part, part + rest)
 
 
+def _rows(number: Dual) -> Any:
+    slopes, axes = number.slopes, number.value.ndim
+    return rows_of(slopes, number.value, axes) if type(slopes) is tuple else slopes
+
+
 def _share_of_duals(part: Any, rest: Any) -> Dual:
     if type(part) is not type(rest):
         part, rest = _as_duals(part, rest)
+    if is_tensor(part.value) and is_tensor(rest.value):
+        return Dual(*_of_tensors().share_with_slopes(part.value, rest.value, *map(_rows, (part, rest))))
     inverse = _safe_inverse(part.value + rest.value)
     of_part, of_rest = part.value * inverse, rest.value * inverse
     of_rest_slopes = times(times(rest.slopes, -1.0), of_part * inverse)  # the sign of constants costs no operation
@@ -490,7 +495,9 @@ def without_tiny(x: Number) -> Any:
 
 def duals(cells: Sequence[Any]) -> list[Dual]:
     """Return dual numbers of four counts: floats, tensors, or arrays or lists with one float per class."""
-    if isinstance(cells[0], list):
+    if is_tensor(cells):
+        cells = cells.unbind()  # type: ignore[attr-defined]
+    elif isinstance(cells[0], list):
         cells = [np.array(cell) for cell in cells]
     return list(map(Dual, cells, _UNITS))
 

@@ -55,21 +55,31 @@ def safe_inverse(denominator: Tensor) -> Tensor:
     return shrunk.reciprocal_().nan_to_num_(nan=math.nan, posinf=0.0, neginf=0.0)
 
 
-def kept_numbers(numbers: Any, like: Tensor) -> Tensor:
+def share_with_slopes(part: Tensor, rest: Tensor, of_part: Tensor, of_rest: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``share`` and its derivatives, from those of both amounts; each operation is a launch on a GPU."""
+    inverse = safe_inverse(part + rest)
+    value = part * inverse
+    slopes = torch.addcmul(of_part * (rest * inverse), of_rest, value, value=-1)
+    return value, slopes * inverse
+
+
+def kept_numbers(numbers: Any, like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
     """Return numbers as a tensor of the type of another one, or float32 for integers and booleans, on its device.
 
     The tensor is kept, because copying numbers to a GPU in every step would wait for it; a compiler makes a constant.
     """
     dtype = like.dtype if like.is_floating_point() else torch.float32
     if torch.compiler.is_compiling():
-        return torch.tensor(numbers, dtype=dtype, device=like.device)
-    return _keep_numbers(numbers, dtype, like.device)
+        made = torch.tensor(numbers, dtype=dtype, device=like.device)
+        return made if shape is None else made.view(shape)
+    return _keep_numbers(numbers, dtype, like.device, shape)
 
 
 @lru_cache(maxsize=256)
-def _keep_numbers(numbers: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _keep_numbers(numbers: Any, dtype: torch.dtype, device: torch.device, shape: tuple[int, ...] | None) -> Tensor:
     with torch.inference_mode(False):
-        return torch.tensor(numbers, dtype=dtype, device=device)
+        made = torch.tensor(numbers, dtype=dtype, device=device)
+        return made if shape is None else made.view(shape)
 
 
 def root(x: Tensor) -> Tensor:

@@ -249,7 +249,7 @@ def _shares(
         return cast(~((counts.positives <= 0) & (counts.predicted <= 0)), value.dtype)
     if training and "positives" in metric.needs:
         is_left_out = constant(counts.positives) <= 0  # NaN is not left out: it shows that logits diverged
-        return cast(~is_left_out, value_of(value).dtype)
+        return cast(where(is_left_out, 0.0, 1.0), value_of(value).dtype)
     return _ones(value)
 
 

@@ -7,6 +7,7 @@ the nearer end, with (p, t) or (1 - p, 1 - t); the programs get the smaller of t
 # mypy: ignore-errors
 # ruff: noqa: SIM108
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -28,36 +29,40 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
 
     Target and weight may be of any type, and are read as they are.
     """
-    x, y, w = _rows(logits, target, weight)
-    rows, n = x.shape
+    x, y, w = _dense(logits, target, weight)
+    n = x.shape[-1]
     parts = -(-n // PART)
-    partial = x.new_empty(4, rows, parts, dtype=torch.float32)
-    numbers, static = step_settings(kind, number, threshold)
-    static |= {"WEIGHTED": weight is not None, "BLOCK": BLOCK, "LOOPS": LOOPS}
-    launch(counts_kernel, (parts, rows, 1), (x, y, w, partial), (n, *numbers), static, WARPS)
-    total = partial.sum(-1, dtype=torch.float64).to(torch.float32) if parts > 1 else partial
-    return total.view(4, *logits.shape[:-1])
+    shape = (4, *x.shape[:-1], parts) if parts > 1 else (4, *x.shape[:-1])
+    partial = torch.empty(shape, dtype=torch.float32, device=x.device)
+    numbers, static = _settings(kind, number, threshold, weight is not None)
+    launch(counts_kernel, (parts, x.numel() // n, 1), (x, y, w, partial), (n, *numbers), static, WARPS)
+    return partial.sum(-1, dtype=torch.float64).to(torch.float32) if parts > 1 else partial
 
 
 def gradient(
     logits: Tensor, target: Tensor, weight: Tensor | None, grad: Tensor, kind: str, number: float, threshold: float
 ) -> Tensor:
     """Return the gradient of the logits, of their type, from the gradient ``(4, ...)`` of the counts."""
-    x, y, w = _rows(logits, target, weight)
-    rows, n = x.shape
+    x, y, w = _dense(logits, target, weight)
+    n = x.shape[-1]
     result = torch.empty_like(x)
-    numbers, static = step_settings(kind, number, threshold)
-    static |= {"WEIGHTED": weight is not None, "BLOCK": BLOCK, "LOOPS": LOOPS}
+    numbers, static = _settings(kind, number, threshold, weight is not None)
     tensors = x, y, w, grad.contiguous(), result
-    launch(gradient_kernel, (-(-n // PART), rows, 1), tensors, (n, *numbers), static, WARPS)
-    return result.reshape(logits.shape)
+    launch(gradient_kernel, (-(-n // PART), x.numel() // n, 1), tensors, (n, *numbers), static, WARPS)
+    return result
 
 
-def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    n = logits.shape[-1]
-    x, y = logits.reshape(-1, n).contiguous(), target.reshape(-1, n).contiguous()
+def _dense(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what the programs read. They count along the last axis, so that no view is needed for the others."""
+    x, y = logits.contiguous(), target.contiguous()
     y = y.view(torch.uint8) if y.dtype == torch.bool else y  # Triton does not read booleans
-    return x, y, x if weight is None else weight.reshape(-1, n).contiguous()
+    return x, y, x if weight is None else weight.contiguous()
+
+
+@lru_cache(maxsize=64)
+def _settings(kind: str, number: float, threshold: float, weighted: bool) -> tuple[tuple[float, float], dict[str, Any]]:
+    numbers, static = step_settings(kind, number, threshold)
+    return numbers, static | {"WEIGHTED": weighted, "BLOCK": BLOCK, "LOOPS": LOOPS}
 
 
 def step_settings(kind: str, number: float, threshold: float) -> tuple[tuple[float, float], dict[str, Any]]:
