@@ -71,3 +71,16 @@ def test_wrong_times_are_reported(rows, tmp_path, when, options, message):
     assert result.exit_code == 2
     assert pd.Series(" ".join(result.stderr.split())).str.contains(message).all(), result.stderr
     assert not (tmp_path / "m").exists()
+
+
+def test_numbers_of_text_files_are_times_of_evaluate(rows, tmp_path):
+    frame, _ = rows
+    model = MetricClassifier("f1", models=["linear"], members=3, random_state=0).fit(frame[["a", "b"]], frame["y"])
+    model.save(tmp_path / "m")
+    frame.assign(when=np.arange(120) * 9.5).sample(frac=1, random_state=0).to_csv(tmp_path / "t.csv", index=False)
+    result = call("evaluate", tmp_path / "m", tmp_path / "t.csv", "--target", "y", "--time", "when", "--json")
+    assert result.exit_code == 0, result.output
+    assert [(each["first"], each["last"]) for each in json.loads(result.stdout)["periods"]] == [
+        ("0.0", "560.5"),
+        ("570.0", "1130.5"),
+    ]

@@ -96,3 +96,15 @@ def test_evaluate_measures_periods_in_the_order_of_time(files):
     assert "Values over time" in (folder / "days.html").read_text(encoding="utf-8")
     assert "2026-01-01 to 2026-03-01" in call("evaluate", *arguments).stdout
     assert json.loads(call("evaluate", *arguments[:-2], "--json").stdout)["periods"] == []
+
+
+def test_a_missing_decision_is_named_by_its_row():
+    with pytest.raises(InvalidValueError, match="is missing in row 2"):
+        read_today([1.0, None, 0.0], "flagged", ["kept", "left"])
+
+
+def test_a_column_is_named_by_one_option(files):
+    folder, _, _ = files
+    result = call("evaluate", folder / "model", folder / "rows.csv", "--target", "y", "--today", "y")
+    assert result.exit_code == 2
+    assert "--today and --target both name 'y'" in result.stderr

@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from json_validation import validate
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import recall_score
 from typer.testing import CliRunner
 
-from metricfit import MetricClassifier
+from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.cli.app import app
 
 
@@ -63,3 +65,45 @@ def test_mistakes_name_the_remedy(folder):
     wrong = call(folder / "model", folder / "good.csv", "--subject-to", "mcc >= 0.5")
     assert wrong.exit_code == 2
     assert "cannot be watched" in wrong.stderr
+
+
+@pytest.fixture(scope="module")
+def tuned(folder):
+    train = rows(600, 0.4, 0)
+    model = TunedDecisionClassifier(LogisticRegression(), "precision", subject_to="recall >= 0.85", random_state=0)
+    model.fit(train[["a", "b"]], train["y"]).save(folder / "tuned")
+    return model
+
+
+def test_a_tuned_decision_is_watched(folder, tuned):
+    found = json.loads(call(folder / "tuned", folder / "good.csv", "--json").stdout)
+    table = pd.read_csv(folder / "good.csv")
+    expected = recall_score(table["y"], tuned.predict(table[["a", "b"]]), pos_label="yes")
+    assert found["requirements"][0]["value"] == pytest.approx(expected)
+    alarm = call(folder / "tuned", folder / "all.csv", "--time", "day")
+    assert alarm.exit_code == 3
+    wrong = call(folder / "tuned", folder / "all.csv", "--time", "dya")
+    assert "has no column 'dya'. Did you mean 'day'?" in wrong.stderr
+
+
+@pytest.mark.parametrize("name", ["model", "tuned"])
+def test_decisions_that_were_made_are_watched_without_the_other_columns(folder, tuned, name):
+    table = pd.read_csv(folder / "all.csv").sort_values("day")
+    flags = (table["a"] > 0.5).astype(int)
+    pd.DataFrame({"y": table["y"], "flag": flags, "day": range(len(table))}).sample(frac=1, random_state=0).to_csv(
+        folder / "made.csv", index=False
+    )
+    made = json.loads(call(folder / name, folder / "made.csv", "--today", "flag", "--time", "day", "--json").stdout)
+    model = tuned if name == "tuned" else MetricClassifier.load(folder / "model")
+    watch = model.watch(None, table["y"], predicted=np.where(flags == 1, "yes", "no"))
+    assert made["requirements"][0]["value"] == pytest.approx(recall_score(table["y"] == "yes", flags))
+    assert made["requirements"][0]["alarm_row"] == watch.requirements[0].alarm_row is not None
+    twice = call(folder / name, folder / "made.csv", "--today", "y")
+    assert twice.exit_code == 2
+    assert "--today and --target both name 'y'" in twice.stderr
+
+
+def test_a_picture_that_cannot_be_written_is_refused_first(folder):
+    wrong = call(folder / "model", folder / "good.csv", "--picture", folder / "none" / "watch.svg")
+    assert wrong.exit_code == 2
+    assert "There is no folder" in wrong.stderr

@@ -102,3 +102,11 @@ def test_commands_take_tables_of_databases(database):
     found = CliRunner().invoke(app, ["doctor", f"{database}::applications", "--target", "y", "--json"])
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["rows"] == 3
+
+
+def test_only_databases_have_tables(tmp_path):
+    (tmp_path / "t.csv").write_text("a,y\n1,0\n")
+    with pytest.raises(TableError, match=r"There is no file .*t\.csv::y"):
+        read_table(f"{tmp_path / 't.csv'}::y")
+    (tmp_path / "a::b.csv").write_text("a,y\n1,0\n")
+    assert len(read_table(tmp_path / "a::b.csv")) == 1

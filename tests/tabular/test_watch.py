@@ -145,3 +145,33 @@ def test_the_picture_has_the_bound_the_values_and_the_evidence(model):
     assert set(bound.get_ydata()) == {0.85}
     assert axes[1].get_lines()[1].get_ydata()[0] == pytest.approx(np.log(2 / 0.05))
     assert next(tick.get_text() for tick in axes[-1].get_xticklabels()) == "2000"
+
+
+def test_decisions_that_were_made_take_the_place_of_the_rows(model):
+    X, y = rows(900, seed=1)
+    assert model.watch(None, y, predicted=model.predict(X)).requirements == model.watch(X, y).requirements
+    with pytest.raises(InvalidValueError, match="predicted has 899 rows and y has 900"):
+        model.watch(None, y, predicted=y[1:])
+    with pytest.raises(InvalidValueError, match="labels that were not there in fit: 7"):
+        model.watch(None, y, predicted=np.full(900, 7))
+    with pytest.raises(InvalidValueError, match="times has 3 rows and y has 900"):
+        model.watch(X, y, times=[1, 2, 3])
+
+
+def test_rows_that_were_referred_do_not_count():
+    fitted = MetricClassifier("f1", models=["linear"], random_state=0).fit(*rows(600)).refer(max_share=0.2)
+    X, y = rows(900, seed=1)
+    called = fitted.predict(X)
+    assert (called == "refer").any()
+    made = fitted.watch(None, y, subject_to="recall >= 0.5", predicted=called)
+    assert made.requirements == fitted.watch(X, y, subject_to="recall >= 0.5").requirements
+
+
+def test_several_labels_are_checked():
+    X, y = rows(400)
+    fitted = TunedDecisionClassifier(MultiOutputClassifier(LogisticRegression()), "f1").fit(X, np.stack([y, 1 - y], 1))
+    labels = np.stack([y, 1 - y], 1)
+    found = fitted.watch(None, labels, subject_to="recall[0] >= 0.5", predicted=labels).requirements[0]
+    assert found.value == 1
+    with pytest.raises(InvalidValueError, match="y is a matrix of 0 and 1 with 2 columns"):
+        fitted.watch(X, y, subject_to="recall[0] >= 0.5")

@@ -100,7 +100,7 @@ def check_columns(table: TableOptions, columns: Sequence[str], source: str) -> N
     """
     if table.group is not None and table.time is not None:
         raise UserError("--group and --time both say how rows are split into folds; give one of them.")
-    named: dict[str, str] = {table.target: "--target"}
+    check_named(table)
     for option, names in (
         ("--group", [table.group]),
         ("--weight", [table.weight]),
@@ -109,13 +109,25 @@ def check_columns(table: TableOptions, columns: Sequence[str], source: str) -> N
         ("--drop", table.drop),
         ("--category", table.category),
     ):
-        for name in (name for name in dict.fromkeys(names) if name is not None):
-            if name in named:
-                raise UserError(f"{option} and {named[name]} both name {quote(name)}; choose another column for one.")
-            if name not in columns:
+        for name in names:
+            if name is not None and name not in columns:
                 hint = did_you_mean(name, columns)
                 raise UserError(f"{source} has no column {quote(name)} for {option}.{hint}")
-            named[name] = option
+
+
+def check_named(table: TableOptions) -> None:
+    """Refuse a column that two options name.
+
+    Raises:
+        UserError: The message names the options.
+    """
+    named: dict[str, str] = {table.target: "--target"}
+    for option in ("group", "weight", "time", "today", "drop", "category"):
+        value = getattr(table, option)
+        for name in dict.fromkeys(value) if isinstance(value, list) else [value]:
+            if name is not None and name in named:
+                raise UserError(f"--{option} and {named[name]} both name {quote(name)}; choose another column for one.")
+            named[name] = f"--{option}"
 
 
 def choose_columns(table: TableOptions, frame: pd.DataFrame, source: str) -> pd.DataFrame:

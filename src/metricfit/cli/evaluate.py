@@ -8,7 +8,7 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
-from metricfit.cli.command_rows import title_data
+from metricfit.cli.command_rows import check_named, title_data
 from metricfit.cli.options import Evaluate
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import check_threshold, load_model, read_weights, scored_rows
@@ -30,6 +30,7 @@ SHOWN = 6
 def run(options: Evaluate) -> None:
     """Compute the metrics of a saved model; the options are those of ``options.Evaluate``."""
     report, threshold = options.report, options.threshold
+    check_named(options)
     if report is not None:
         check_file(report, "--report", options.overwrite)
     elif options.group is not None:

@@ -382,6 +382,8 @@ class Watch(ModelOptions):
         target: Name of the column with the labels.
         time: Name of a column of dates or numbers, by which rows are ordered, as their labels arrive. By default rows
             stay in the order of the files.
+        today: Name of a column with the decisions that were made about the rows, as labels or as 1 and 0. The other
+            columns are then not needed. By default the model decides the rows.
         subject_to: A requirement to watch, such as 'recall >= 0.85'; may be repeated. By default the model's own.
         confidence: The probability that no alarm is ever raised while all requirements hold.
         picture: A file, .svg, .png or .pdf, for the values and the evidence over time; it is replaced.
@@ -389,7 +391,7 @@ class Watch(ModelOptions):
 
     picture: Path | None = None
     confidence: float | None = 0.95
-    without = "metric average positive order weight group today drop category threshold"
+    without = "metric average positive order weight group drop category threshold"
 
 
 @dataclass(kw_only=True)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricfit.cli.command_rows import choose_columns, name_data, read_data
 from metricfit.cli.options import TableOptions
 from metricfit.cli.progress_display import row_progress
 from metricfit.cli.terminal import UserError, print_message
@@ -159,6 +160,31 @@ def scored_rows(
     labels = model.classes_[np.concatenate(numbers)]
     joined = {name: np.concatenate(entries) for name, entries in columns.items()}
     return ScoredRows.join(parts), pd.Series(labels, name=target), joined
+
+
+def whole_rows(
+    model: Any, given: TableOptions, carried: Sequence[str | None], *, scored: bool
+) -> tuple[pd.DataFrame | None, pd.Series, dict[str, NDArray[Any]]]:
+    """Read the files of a command at once, for a model that does not score batches, or for no model.
+
+    Args:
+        model: The saved model.
+        given: The options.
+        carried: Names of further columns; None for an option that was not given.
+        scored: Whether the model scores the rows.
+
+    Returns:
+        The columns that the model scores, or None; the labels, and the further columns by their names.
+    """
+    frame, source = read_data(given.data, given.target, given.text), name_data(given.data)
+    frame = choose_columns(given, frame, source)
+    labels = _labels_of(model, Batch(frame, source, 1, 1.0), given.target)
+    columns = {}
+    for name in (name for name in carried if name is not None):
+        if name not in frame.columns:
+            raise UserError(f"{source} has no column {quote(name)}.{did_you_mean(name, frame.columns)}")
+        columns[name] = frame[name].to_numpy()
+    return columns_of_fit(model, frame.drop(columns=given.target), source) if scored else None, labels, columns
 
 
 def read_weights(column: NDArray[Any], name: str) -> NDArray[np.float64]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
 import typer
 
+from metricfit.cli.command_rows import check_named
 from metricfit.cli.options import Watch
-from metricfit.cli.scored_data import load_model, scored_rows
+from metricfit.cli.output_paths import check_file
+from metricfit.cli.scored_data import load_any_model, scored_rows, whole_rows
 from metricfit.cli.terminal import NOT_MET, UserError, print_result
 from metricfit.data.columns import order_by_time
 from metricfit.errors import quote
+from metricfit.report.todays_rule import read_today
+from metricfit.tabular import MetricClassifier
 from metricfit.tabular.watch import WatchedRequirement
 
 PICTURES = (".svg", ".png", ".pdf")
@@ -41,13 +45,32 @@ def run(options: Watch) -> None:
     picture = options.picture
     if picture is not None and picture.suffix.lower() not in PICTURES:
         raise UserError(f"--picture writes {', '.join(PICTURES)}; {quote(picture.name)} ends in none of them.")
-    model = load_model(options.model)
-    X, y, columns = scored_rows(model, options, [options.time], doing="Watching")
-    times = columns.get(options.time or "")
+    if picture is not None:
+        check_file(picture, "--picture", overwrite=True)
+    check_named(options)
+    model, names = load_any_model(options.model), [options.time, options.today]
+    X: Any = None
+    if options.today is None and isinstance(model, MetricClassifier):
+        X, y, columns = scored_rows(model, options, names, doing="Watching")
+    else:
+        X, y, columns = whole_rows(model, options, names, scored=options.today is None)
+    times, predicted = columns.get(options.time or ""), None
+    if options.today is not None:
+        classes = model.classes_[model._order]
+        predicted = classes[read_today(columns[options.today], options.today, classes.tolist()).decided]
     if times is not None:
         order = order_by_time(pd.Series(times, name=options.time))
-        X, y, times = X.take(order), y.iloc[order], np.asarray(times)[order]
-    watch = model.watch(X, y, subject_to=options.subject_to or None, confidence=options.confidence, times=times)
+        y, times = y.iloc[order], np.asarray(times)[order]
+        X = X.take(order) if X is not None else None
+        predicted = None if predicted is None else predicted[order]
+    watch = model.watch(
+        X,
+        y,
+        subject_to=options.subject_to or None,
+        confidence=options.confidence,
+        times=times,
+        predicted=predicted,
+    )
     if picture is not None:
         watch.plot().savefig(picture)
     result = Result(

@@ -254,7 +254,10 @@ def _as_times(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return column
     times = read_dates(column)
-    if times is None:
+    if times is None:  # text files are read in batches letter by letter
+        numbers = pd.to_numeric(column.astype(str), errors="coerce")
+        if numbers.notna().all():
+            return numbers
         wrong = next((entry for entry in column if read_dates(pd.Series([entry])) is None), column.iloc[0])
         raise InvalidValueError(
             f"the column {quote(column.name)} holds {quote_label(wrong)}, which is no number and no date of the form "

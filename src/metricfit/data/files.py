@@ -50,6 +50,7 @@ FORMATS = {
 BETWEEN = "::"
 #: Formats that are read as a whole by ``other_sources``; folders are not searched for them.
 OTHERS = ("json", "spreadsheet", "sqlite", "duckdb")
+DATABASES = ("sqlite", "duckdb")
 SPREADSHEETS = (".xls", ".ods", ".numbers")
 
 
@@ -92,7 +93,8 @@ def _format_of(path: Path) -> str | None:
 
 def file_of(path: Path) -> Path:
     """Return the file of a source: ``loans.db`` of ``loans.db::applications``, other paths as they are."""
-    return Path(str(path).partition(BETWEEN)[0])
+    file = Path(str(path).partition(BETWEEN)[0])
+    return file if FORMATS.get(file.suffix.lower()) in DATABASES else path
 
 
 #: The environment variable that sets the limit, in GiB, and its default.

@@ -42,7 +42,14 @@ def read_today(column: Any, name: str, classes: Sequence[Any]) -> Today:
         >>> read_today([True, False, True], "flagged", ["kept", "left"])
         Today(name="Today's rule (flagged)", decided=array([1, 0, 1]))
     """
-    texts = pd.Series(np.asarray(column)).map(str)
+    entries = pd.Series(np.asarray(column))
+    if entries.isna().any():
+        row = int(entries.isna().to_numpy().argmax()) + 1
+        raise InvalidValueError(
+            f"the column {quote(name)} with today's decisions is missing in row {row}; leave such rows out, or write "
+            "what is decided there"
+        )
+    texts = entries.map(str)
     numbers = {str(label): number for number, label in enumerate(classes)}
     if len(classes) == 2 and not set(texts) <= set(numbers):
         numbers = dict.fromkeys(NO, 0) | dict.fromkeys(YES, 1)

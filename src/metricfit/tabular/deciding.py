@@ -520,6 +520,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         subject_to: Requirements | None = None,
         confidence: float | None = None,
         times: Any = None,
+        predicted: Any = None,
     ) -> Watch:
         """Test whether requirements still hold after deployment, on rows whose labels have arrived.
 
@@ -534,6 +535,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             confidence: The probability that no alarm is ever raised while all requirements hold at every row; by
                 default 0.95.
             times: The time of each row, for the picture.
+            predicted: The labels that were decided; ``X`` is then not needed. By default the model decides the rows.
 
         Returns:
             What the rows say about each requirement; ``print`` shows it, and ``plot`` draws it over time.
@@ -544,7 +546,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         check_is_fitted(self, "decision_")
         from metricfit.tabular.watch import watch_requirements  # most models are not watched
 
-        return watch_requirements(self, X, y, subject_to, confidence, times)
+        return watch_requirements(self, X, y, subject_to, confidence, times, predicted)
 
     def export_onnx(self, path: str | os.PathLike[str], X: Any = None) -> Any:
         """Write the model as one graph of ONNX, which onnxruntime runs without torch and scikit-learn.

@@ -14,7 +14,7 @@ from metricfit.core.counts import Counts
 from metricfit.decide.bounds import RATES, check_confidence
 from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.decision import REFERRED
-from metricfit.errors import InvalidValueError, quote
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
@@ -152,6 +152,7 @@ def watch_requirements(
     subject_to: Requirements | None = None,
     confidence: float | None = None,
     times: Any = None,
+    predicted: Any = None,
 ) -> Watch:
     """Test whether requirements still hold; the arguments are those of ``DecidingClassifier.watch``."""
     requirements = model_requirements(model, *([] if subject_to is None else [subject_to]))
@@ -160,19 +161,38 @@ def watch_requirements(
             "the model has no requirement to watch: name one, such as subject_to='recall >= 0.85' (--subject-to)"
         )
     confidence = check_confidence(CONFIDENCE if confidence is None else confidence)
-    decided, labels = model._decide_rows(X), np.asarray(y)
-    if len(decided) != len(labels):
-        raise InvalidValueError(f"X has {len(decided)} rows and y has {len(labels)}")
-    if not model._has_labels:
-        unknown = np.setdiff1d(labels, model.classes_)
-        if len(unknown):
-            raise InvalidValueError(f"y has labels that were not there in fit: {quote(unknown.tolist()[0])}")
-        labels = model._numbers_of(labels)
+    labels = _label_matrix(model, y, "y") if model._has_labels else model._numbers_of_known(y)
+    decided = model._decide_rows(X) if predicted is None else _decisions(model, predicted)
+    for name, values in (("X" if predicted is None else "predicted", decided), ("times", times)):
+        if values is not None and len(values) != len(labels):
+            raise InvalidValueError(f"{name} has {len(values)} rows and y has {len(labels)}")
     least = math.log(len(requirements) / (1 - confidence))
     classes = 0 if model._has_labels else len(model.classes_)
     watched = [_watched(each, decided, labels, classes, least) for each in requirements]
     drawings, tests = zip(*watched, strict=True)
     return Watch(tests, len(decided), confidence, drawings, times)
+
+
+def _label_matrix(model: Any, labels: Any, name: str) -> Integers:
+    """Return several labels per row as 0 and 1."""
+    matrix = np.asarray(labels)
+    if matrix.ndim != 2 or matrix.shape[1] != model.held_out_.y.shape[1] or not np.isin(matrix, (0, 1)).all():
+        raise InvalidValueError(f"{name} is a matrix of 0 and 1 with {model.held_out_.y.shape[1]} columns")
+    return matrix.astype(np.int64)
+
+
+def _decisions(model: Any, predicted: Any) -> Integers:
+    """Return the class numbers of labels that were decided, -1 for rows that were referred to a person."""
+    if model._has_labels:
+        return _label_matrix(model, predicted, "predicted")
+    labels = np.asarray(predicted)
+    referred = np.zeros(len(labels), dtype=bool)
+    if model.refer_region_ is not None:
+        referred = np.asarray(labels == model.refer_label_)
+    decided = np.full(len(labels), REFERRED, dtype=np.int64)
+    if not referred.all():
+        decided[~referred] = model._numbers_of_known(labels[~referred])
+    return decided
 
 
 def _watched(

@@ -77,6 +77,11 @@ CASES = {
         "note",
         "cannot be exported to ONNX",
     ),
+    "many_values": (
+        spoil(tail=[f"N{number:03}" for number in rng.integers(0, 150, 400)]),
+        "note",
+        "Categories of many values: 'tail' (1",
+    ),
     "dates": (spoil(day="2024-01-0" + (GOOD["age"] % 9 + 1).astype(str)), "note", "'day' holds dates"),
 }
 

@@ -97,6 +97,7 @@ def check_columns(X: pd.DataFrame, *, known: tuple[str, ...] = ()) -> Iterator[F
         yield from naming
         yield from _numbers_as_text(X[name], name)
     yield from _free_text(X, [name for name in varying if name not in identifiers])
+    yield from _many_values(X, [name for name in varying if name not in identifiers])
     yield from _duplicates(X[varying])
 
 
@@ -190,6 +191,27 @@ def _free_text(X: pd.DataFrame, names: list[str]) -> Iterator[Finding]:
             f"For fit --onnx leave {'it' if one else 'them'} out: {options}{' ...' * (len(free) > SETS_LISTED)}. "
             "metricfit.export.mlflow runs such models too.",
             tuple(free),
+        )
+
+
+def _many_values(X: pd.DataFrame, names: list[str]) -> Iterator[Finding]:
+    """Find columns of words with many values that repeat, such as codes, and say how they are read."""
+    values = {name: X[name].nunique() for name in names if kind_of(X[name]) == "words"}
+    many = [
+        name
+        for name, number in values.items()
+        if number >= FEWEST_TEXTS and are_categories(len(X), number) and not are_written_dates(X[name])
+    ]
+    if many:
+        listed = ", ".join(f"{quote(name)} ({values[name]:,})" for name in many[:SETS_LISTED])
+        more = f" and {len(many) - SETS_LISTED} more" if len(many) > SETS_LISTED else ""
+        yield Finding(
+            "many_values",
+            "note",
+            f"Categories of many values: {listed}{more}. Each value is encoded as {TEXT_COMPONENTS} components of its "
+            "letters, learned without the target. Rare and new values are encoded like values that are spelled alike.",
+            "Nothing to do. If the values have a coarser level, such as the region of a postcode, add it as a column.",
+            tuple(many),
         )
 
 

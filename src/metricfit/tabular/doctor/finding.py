@@ -38,6 +38,7 @@ KINDS = (
     "constant_column",
     "duplicate_columns",
     "free_text",
+    "many_values",
     "copied_rows",
     "dates",
     "ordered_rows",
