@@ -191,7 +191,7 @@ def _decisions(model: Any, predicted: Any) -> Integers:
         referred = np.asarray(labels == model.refer_label_)
     decided = np.full(len(labels), REFERRED, dtype=np.int64)
     if not referred.all():
-        decided[~referred] = model._numbers_of_known(labels[~referred])
+        decided[~referred] = model._numbers_of_known(np.array(labels[~referred].tolist()))
     return decided
 
 
