@@ -21,8 +21,8 @@ NAMES = {
     """,
     "metricfit.decide": """
         Calibration CostDecision Decision DecisionModule Evidence GroupThresholds LabelDecision OffsetDecision Referral
-        RowCostDecision ThresholdDecision best_decision best_group_thresholds best_referral estimate_prevalence
-        per_image per_row
+        RowCostDecision ThresholdDecision TopLabelsDecision best_decision best_group_thresholds best_referral
+        estimate_prevalence per_image per_row
     """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint MeasuredConstraint RankingConstraint RequirementConstraint

@@ -22,6 +22,7 @@ from metricfit.decide import (
     Referral,
     RowCostDecision,
     ThresholdDecision,
+    TopLabelsDecision,
     best_decision,
 )
 from metricfit.decide.calibration import fit_calibration
@@ -78,6 +79,7 @@ DECISIONS = [
     OffsetDecision([0.0, 0.1, -1 / 3], Calibration(2.0, [0.1, 0.2, 0.3]), EVIDENCE),
     CostDecision([0.0, 0.1, -1 / 3], [[0, 1, 4], [1, 0, 1], [4, 1, 0]], evidence=EVIDENCE),
     LabelDecision([0.1, math.inf], [[0, 1], [-math.inf, math.inf]], Calibration([1.0, 2.0], [0.1, 0.2]), EVIDENCE),
+    TopLabelsDecision([1.0, 0.5, 1 / 3], [0.0, 0.1, -0.2], 2, Calibration([1.0] * 3, [0.1, 0.2, 0.3]), EVIDENCE),
 ]
 
 

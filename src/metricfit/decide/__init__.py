@@ -14,6 +14,7 @@
 - ``labels``: decisions about several labels.
 - ``costs``: decisions by costs of each row.
 - ``refer``: decisions that refer some rows to a person.
+- ``budget``: exactly k rows, or k labels of every row.
 - ``group_thresholds``: the best thresholds of several groups of rows.
 - ``bounds``, ``certified``: requirements that hold on new rows with a given probability.
 - ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         Referral,
         RowCostDecision,
         ThresholdDecision,
+        TopLabelsDecision,
     )
     from metricfit.decide.decision_module import DecisionModule
     from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresholds
@@ -57,6 +59,7 @@ __all__ = [
     "Referral",
     "RowCostDecision",
     "ThresholdDecision",
+    "TopLabelsDecision",
     "best_decision",
     "best_group_thresholds",
     "best_referral",
@@ -70,7 +73,7 @@ _HOMES = {
     "metricfit.decide.best": "best_decision best_referral estimate_prevalence",
     "metricfit.decide.calibration": "Calibration",
     "metricfit.decide.decision": "CostDecision Decision Evidence LabelDecision OffsetDecision Referral RowCostDecision "
-    "ThresholdDecision",
+    "ThresholdDecision TopLabelsDecision",
     "metricfit.decide.decision_module": "DecisionModule",
     "metricfit.decide.group_thresholds": "GroupThresholds best_group_thresholds",
     "metricfit.decide.units": "per_image per_row",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.types import LabelAverage, ScalarAverage
+from metricfit.decide.budget import check_budget, choose_within_budget
 from metricfit.decide.calibration import Calibration, fit_calibration, fit_label_calibration
 from metricfit.decide.choose import checked_guarantee, choose_decision
 from metricfit.decide.class_requirements import class_requirements
@@ -42,6 +43,7 @@ def best_decision(
     calibrate: bool = True,
     confidence: float | None = None,
     prevalence: float | Sequence[float] | Array | None = None,
+    budget: int | None = None,
     seed: int = 0,
 ) -> Decision:
     """Choose how logits become decisions, for a metric: a threshold, offsets of classes or thresholds of labels.
@@ -76,6 +78,8 @@ def best_decision(
         prevalence: The class balance to decide for, if it differs from that of these rows: the share of the positive
             class, or one share per class (such as ``shares`` of ``estimate_prevalence``). Rows of each class are
             assumed to look as they do here.
+        budget: Exactly how many of these rows are positive, or how many labels each row has (``decide.budget``). It
+            stands for itself, without requirements and without a prevalence.
         seed: The seed of the bootstrap, and of the rows that choose the order of tests for a confidence.
 
     Returns:
@@ -121,6 +125,12 @@ def best_decision(
             return threshold
         return float(calibration.invert(np.full(len(calibration.bias), threshold))[label])
 
+    if budget is not None:
+        if requirements or prevalence is not None or confidence is not None:
+            raise InvalidValueError("a budget stands for itself: leave subject_to, confidence and prevalence out")
+        budget = check_budget(budget, rows.logits.shape[1], len(rows.y), has_labels=has_labels)
+        within = choose_within_budget(rows, Goal(get_metric(metric), (), average, check_rule(rule), seed=seed), budget)
+        return within if calibration is None else within.before(calibration)
     decision = choose_decision(
         rows,
         get_metric(metric),

@@ -1,10 +1,10 @@
 """The decision itself: how logits become decisions, and how good these are on held-out rows.
 
 There is one class per kind of decision: ``ThresholdDecision`` for two classes, ``OffsetDecision`` and ``CostDecision``
-for several classes, ``LabelDecision`` for several labels, and ``RowCostDecision`` for two classes with costs of each
-row. ``Decision`` is what they share; estimators, reports, commands and files use nothing else. A new kind is a new
-class here: its fields, ``task``, ``decided_by``, ``margins``, ``describe``, ``before`` and ``attributes``, and a name
-in ``KINDS``.
+for several classes, ``LabelDecision`` and ``TopLabelsDecision`` for several labels, and ``RowCostDecision`` for two
+classes with costs of each row. ``Decision`` is what they share; estimators, reports, commands and files use nothing
+else. A new kind is a new class here: its fields, ``task``, ``decided_by``, ``margins``, ``describe``, ``before`` and
+``attributes``, and a name in ``KINDS``.
 """
 
 from __future__ import annotations
@@ -494,7 +494,14 @@ class OffsetDecision(_Offsets):
     referral: Referral | None = None
 
     def lead(self, logits: Array) -> Floats:
-        """Return by how much the best class of each row leads the second best, ``(n,)``."""
+        """Return by how much the best class of each row leads the second best.
+
+        Args:
+            logits: Logits ``(n, c)``.
+
+        Returns:
+            Differences ``(n,)``, at least 0.
+        """
         best = np.sort(to_numpy(self.margins(logits), np.float64), axis=1)
         return np.asarray(best[:, -1] - best[:, -2])
 
@@ -618,6 +625,80 @@ class LabelDecision(Decision):
         return PerLabel.from_logits(self.thresholds)
 
 
+@dataclass(frozen=True)
+class TopLabelsDecision(Decision):
+    """Every row has the same number of labels: those with the largest slope times probability plus intercept.
+
+    Attributes:
+        slopes: One number per label, ``(c,)``.
+        intercepts: One number per label, ``(c,)``.
+        budget: The number of labels of each row.
+        calibration: The calibration of the logits; None if they are calibrated already.
+        evidence: How good the decision is.
+
+    Raises:
+        InvalidValueError: A number is NaN, there are intercepts of other labels than slopes, or too few labels.
+
+    Example:
+        >>> TopLabelsDecision([1.0, 1.0, 4.0], [0.0, 0.0, 0.0], budget=2).decide([[1.0, 0.0, -1.0], [0.0, 1.0, -9.0]])
+        array([[1, 0, 1],
+               [1, 1, 0]])
+    """
+
+    slopes: Any
+    intercepts: Any
+    budget: int
+    calibration: Calibration | None = None
+    evidence: Evidence = Evidence()
+    task = "multilabel"
+    decided_by: ClassVar = {"slopes": 1, "intercepts": 1}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.intercepts.shape != self.slopes.shape:
+            raise InvalidValueError(f"{len(self.slopes)} labels have {len(self.intercepts)} intercepts")
+        if not 0 <= self.budget <= self.outputs:
+            raise InvalidValueError(f"the decision's budget is from 0 to {self.outputs} labels")
+
+    @in_their_kind
+    def margins(self, logits: Floats) -> Floats:
+        """Return by how much each label is better than the best one that is left out, ``(n, c)``; 0 for ties."""
+        gains = self._gains(logits)
+        if self.budget == self.outputs:
+            return np.ones_like(gains)
+        return np.asarray(gains - np.sort(gains, axis=1)[:, -1 - self.budget, None])
+
+    def _gains(self, logits: Floats) -> Floats:
+        return np.asarray(self.slopes * self.probabilities(logits) + self.intercepts)
+
+    def decide(self, logits: Array) -> Any:
+        """Return 0 and 1, ``(n, c)``; of equal labels the first are there."""
+        decided = largest(self._gains(to_numpy(logits, np.float64)), self.budget)
+        return in_kind_of(decided.astype(np.int64), logits)
+
+    def describe(self, names: Sequence[Any] = ()) -> str:
+        """Name the number of labels."""
+        return f"the {self.budget} best labels of each row"
+
+    def before(self, calibration: Calibration) -> TopLabelsDecision:
+        """Return the decision about logits that are not calibrated."""
+        return replace(self, calibration=calibration)
+
+    def attributes(self, place: NDArray[np.int64]) -> dict[str, Any]:
+        """Return nothing: there are no thresholds."""
+        return {}
+
+    def as_threshold(self) -> float:
+        """Refuse: there are no thresholds."""
+        raise InvalidValueError("this decision has no thresholds, because every row has as many labels as the others")
+
+
+def largest(gains: Floats, budget: int) -> NDArray[np.bool_]:
+    """Return which entries of each row are among this many largest; of equal ones the first are."""
+    place = np.argsort(np.argsort(-gains, axis=1, kind="stable"), axis=1)
+    return np.asarray(place < budget)
+
+
 #: The kinds of decisions by their names in files.
 KINDS: dict[str, type[Any]] = {
     "threshold": ThresholdDecision,
@@ -625,6 +706,7 @@ KINDS: dict[str, type[Any]] = {
     "offsets": OffsetDecision,
     "costs": CostDecision,
     "labels": LabelDecision,
+    "top labels": TopLabelsDecision,
 }
 
 
@@ -696,6 +778,7 @@ def _as_json(value: Any) -> Any:
 #: The types that JSON holds text, lists and objects for, and what messages call them.
 _FORMS: dict[Any, Any] = {
     bool: (bool, "true or false"),
+    int: (int, "a whole number"),
     str: (str, "text"),
     Ends: (list, "null or a list of two numbers"),
     RequirementValue: (list, "a value, whether it meets the bound, and the best value"),

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from metricfit.core.arrays import Floats, Integers
 from metricfit.core.types import LabelAverage
 from metricfit.decide.bounds import check_confidence
+from metricfit.decide.budget import best_rows, check_budget, choose_top_labels
 from metricfit.decide.calibration import sigmoid, softmax
 from metricfit.decide.choose import checked_guarantee, choose_decision
 from metricfit.decide.class_requirements import check_class_index, model_requirements
@@ -309,17 +310,19 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             return np.asarray(margins[:, np.argsort(self._order)])
         return margins if self._order[1] == 1 else -margins
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any, *, budget: int | None = None) -> NDArray[Any]:
         """Predict labels: by the threshold for two classes, by the largest log-probability plus offset for several.
 
         Args:
             X: Rows with the columns of ``fit``.
+            budget: Predict the positive class for exactly this many of these rows, or this many labels for each row,
+                in place of the decision: the ones that are best for the metric (``decide.budget``). No row is referred.
 
         Returns:
             One of ``classes_`` per row; for several labels 0 and 1, ``(n, c)``. After ``refer``, its label for rows
             that are referred.
         """
-        decided = self._decide_rows(X)
+        decided = self._decide_rows(X) if budget is None else self._decide_within(X, budget)
         if self._has_labels:
             return decided
         names: NDArray[Any] = self.classes_[self._order]
@@ -672,6 +675,21 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """Return class numbers, -1 for rows that are referred, or for several labels 0 and 1."""
         logits = self._logits_to_decide(X)  # it reports a model that is not fitted
         return np.asarray(self.decision_.decide_or_refer(logits))
+
+    def _decide_within(self, X: Any, budget: int) -> Integers:
+        """Return class numbers of which exactly this many are 1, or 0 and 1 for as many labels of each row."""
+        check_is_fitted(self, "decision_")
+        metric = get_metric(self.metric)
+        columns, logits = cost_columns(metric, X), self._logits(X)
+        number = check_budget(budget, logits.shape[1], len(logits), has_labels=self._has_labels)
+        if self._has_labels:
+            goal = Goal(metric, average=self.average, rule=check_rule(self.decision))
+            return np.asarray(choose_top_labels(self.held_out_, goal, number).decide(logits))
+        costs, gains = self._costs_of(columns, len(logits)), logits.squeeze(1)
+        if costs is not None:
+            p = sigmoid(gains)
+            gains = p * costs.fn - (1 - p) * costs.fp
+        return best_rows(gains, number).astype(np.int64)
 
     def _numbers_of(self, labels: NDArray[Any]) -> Integers:
         """Return class numbers; of two classes, the positive one is 1."""
