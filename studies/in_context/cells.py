@@ -1,8 +1,8 @@
 """Cells of the study, and learners that read labelled rows as context, without what a GPU machine may lack.
 
-    python -m studies.in_context.cells --cells runs/in_context --weights studies/in_context/weights/network
+    python -m studies.in_context.cells --cells runs/in_context
 
-adds the network's logits to every cell in a folder: with torch on the GPU if there is one, otherwise with NumPy.
+adds the network's logits to every cell in a folder, on the GPU if there is one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.in_context import predict
+from metricfit.tabular.families.context_network import WEIGHTS, choose_columns, draw_places, read_network
 
 Arrays = dict[str, NDArray[Any]]
 #: Reads columns and labels of the context, and gives a logit for each new row.
@@ -60,17 +60,6 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
     temporary.replace(path)
 
 
-def numpy_learner(weights: Path, metric: str | None, members: int, unlabelled: int) -> Learner:
-    """Return the network as ``predict.py`` computes it; members differ in the random vectors of columns."""
-    network = predict.InContext.load(weights)
-
-    def logits(x: NDArray[np.float64], y: NDArray[np.int64], new: NDArray[np.float64]) -> NDArray[np.float64]:
-        ones = [network.logits(x, y, new, metric=metric, unlabelled=unlabelled, seed=seed) for seed in range(members)]
-        return np.asarray(np.mean(ones, axis=0))
-
-    return logits
-
-
 def torch_learner(weights: Path, metric: str | None, members: int, unlabelled: int) -> Learner:
     """Return the network on the GPU in bfloat16, or on the CPU; members differ in the random vectors of columns."""
     import torch
@@ -78,16 +67,16 @@ def torch_learner(weights: Path, metric: str | None, members: int, unlabelled: i
     device, low = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
     torch.backends.cuda.enable_cudnn_sdp(False)
     module = importlib.import_module("studies.in_context.network")
-    source = predict.InContext.load(weights)
+    source = read_network(weights)
     network = module.Network(module.Settings(**source.settings)).to(device)
     network.load_state_dict({name: torch.from_numpy(value) for name, value in source.weights.items()})
-    number = predict.METRICS.index(metric or predict.METRICS[0])
+    number = module.METRICS.index(metric or module.METRICS[0])
 
     @torch.no_grad()
     def logits(x: NDArray[np.float64], y: NDArray[np.int64], new: NDArray[np.float64]) -> NDArray[np.float64]:
-        kept = predict.choose_columns(x, y)
+        kept = choose_columns(x, y)
         table = torch.from_numpy(np.concatenate([x[:, kept], new[:, kept]])).float().to(device)
-        place = predict.draw_places(len(kept), source.settings["places"], range(members))
+        place = draw_places(len(kept), source.settings["places"], range(members))
         output = network(
             table.expand(members, -1, -1),
             torch.from_numpy(y).long().to(device).expand(members, -1),
@@ -106,16 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=Path, default=Path("runs/in_context"), help="the folder of the cells")
     parser.add_argument("--out", type=Path, help="where logits are written; default: the folder of the cells")
-    parser.add_argument("--weights", type=Path, required=True, help="the weights, without suffix")
+    parser.add_argument("--weights", type=Path, default=WEIGHTS, help="the weights; default: the shipped ones")
     parser.add_argument("--name", default="network", help="the name under which logits are kept")
-    parser.add_argument("--metric", choices=predict.METRICS, help="what the network decides for")
+    parser.add_argument("--metric", help="what the network decides for")
     parser.add_argument("--members", type=int, default=1, help="how many random vectors of columns are averaged")
     parser.add_argument("--unlabelled", type=int, default=0, help="how many of the new rows the network may look at")
     parser.add_argument("--splits", nargs="*", type=int, help="the splits; default: all")
-    parser.add_argument("--numpy", action="store_true", help="NumPy, even if there is a GPU")
     options = parser.parse_args(arguments)
-    make = numpy_learner if options.numpy or not _has_gpu() else torch_learner
-    learner = make(options.weights, options.metric, options.members, options.unlabelled)
+    learner = torch_learner(options.weights, options.metric, options.members, options.unlabelled)
     out = options.out or options.cells
     out.mkdir(parents=True, exist_ok=True)
     for path in sorted(options.cells.glob("*-*.npz")):
@@ -126,14 +113,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         start = time.perf_counter()
         write_arrays(target, fit_learner(dict(np.load(path)), learner, options.name))
         print(f"{options.name} {name}: {time.perf_counter() - start:.1f} s", flush=True)
-
-
-def _has_gpu() -> bool:
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError:
-        return False
-    return bool(torch.cuda.is_available())
 
 
 if __name__ == "__main__":

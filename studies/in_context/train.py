@@ -1,10 +1,11 @@
 """Train the in-context classifier on made-up tables, in sessions that continue each other.
 
-    python -m studies.in_context.train FOLDER --seconds 1000 --weights studies/in_context/weights/network
+    python -m studies.in_context.train FOLDER --seconds 1000
 
-FOLDER holds the whole state (``state.safetensors`` and ``state.json``, replaced atomically) and ``log.jsonl``; a killed
-run goes on from its last state. Only averaged weights outlive a session's machine. A run in an empty folder starts from
-``--weights`` if that file exists: it warms up again, and the moments of the optimisers start at zero.
+FOLDER holds the whole state (``state.safetensors``, replaced atomically) and ``log.jsonl``; a killed run goes on from
+its last state. Only averaged weights outlive a session's machine. A run in an empty folder starts from ``--weights``,
+by default the shipped ones, unless ``--settings`` asks for a new network. It warms up again, and the moments of the
+optimisers start at zero.
 
 The learning rate warms up, stays constant, and falls in the last part of the session; weights are averaged over about
 the last thousand steps. So the averaged weights of every session can be used, and the next session can go on from them.
@@ -29,6 +30,7 @@ from torch.nn import functional as F
 
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
+from metricfit.tabular.families.context_network import WEIGHTS, read_metadata
 from studies.in_context import network
 from studies.in_context.network import MATRICES, METRICS, Network, Output, Settings, cell_layer, row_layer
 from studies.in_context.prior import Shape, draw_tables
@@ -293,12 +295,12 @@ class Training:
 
     def start_from(self, weights: Path) -> bool:
         """Read averaged weights that an earlier session wrote, if there are any."""
-        if not weights.with_suffix(".safetensors").exists():
+        if not weights.exists():
             return False
-        stored = load_file(weights.with_suffix(".safetensors"), str(self.device))
+        stored = load_file(weights, str(self.device))
         values = {name: value.float() for name, value in stored.items()}
         self._load({f"{kind}.{name}": value for kind in ("average", "weights") for name, value in values.items()})
-        saw = json.loads(weights.with_suffix(".json").read_text(encoding="utf-8"))["saw"]
+        saw = read_metadata(weights, "saw")
         self.counters = {name: saw[name] for name in self.counters}
         return True
 
@@ -312,13 +314,10 @@ class Training:
                 (self.average if kind == "average" else self.optimiser.state)[name].copy_(value)
 
     def export(self, path: Path, log: dict[str, Any]) -> None:
-        """Write the averaged weights as float16, and what they saw as JSON."""
+        """Write the averaged weights as float16, with the sizes of the network and what it saw."""
         half = {name: value.half().contiguous() for name, value in self.average.items()}
-        saw = self.counters | {"last": log}
-        about = {"settings": self.settings.as_dict(), "saw": saw, "format": "float16, matrices are (layer, in, out)"}
-        replace(path.with_suffix(".safetensors"), lambda temporary: save_file(half, temporary))
-        text = json.dumps(about, indent=1) + "\n"
-        replace(path.with_suffix(".json"), lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        about = {"settings": json.dumps(self.settings.as_dict()), "saw": json.dumps(self.counters | {"last": log})}
+        replace(path, lambda temporary: save_file(half, temporary, about))
 
 
 def replace(path: Path, write: Callable[[Path], Any]) -> None:
@@ -327,13 +326,6 @@ def replace(path: Path, write: Callable[[Path], Any]) -> None:
     temporary = path.with_name(f".{path.name}.new")
     write(temporary)
     temporary.replace(path)
-
-
-def read_metadata(path: Path, key: str) -> Any:
-    """Return what a safetensors file holds as metadata."""
-    with path.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    return json.loads(header["__metadata__"][key])
 
 
 def rate_factor(step: int, seconds: float, budget: float, cooldown: float) -> float:
@@ -353,7 +345,7 @@ def run(
         seconds: Seconds of this call, saving included.
         cooldown: The last seconds, in which the rate falls.
         every: Seconds between two saved states.
-        copies: Where averaged weights go too, without suffix; None for nowhere.
+        copies: Where averaged weights go too; None for nowhere.
     """
     start = saved = time.perf_counter()
     before, first_step = training.counters["seconds"], training.steps
@@ -381,7 +373,7 @@ def run(
 
 def _save(training: Training, folder: Path, copies: Path | None, record: dict[str, Any]) -> None:
     training.save(folder)
-    training.export(folder / "network", record)
+    training.export(folder / "network.safetensors", record)
     if copies is not None:
         training.export(copies, record)
 
@@ -393,8 +385,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--cooldown", type=float, default=0, help="last seconds, in which the rate falls")
     parser.add_argument("--every", type=float, default=60, help="seconds between two saved states")
-    parser.add_argument("--weights", type=Path, help="averaged weights to start from, without suffix")
-    parser.add_argument("--copies", type=Path, help="where averaged weights are written too, without suffix")
+    parser.add_argument("--weights", type=Path, default=WEIGHTS, help="averaged weights to start from")
+    parser.add_argument("--copies", type=Path, help="where averaged weights are written too")
     parser.add_argument("--settings", type=json.loads, default={}, help="sizes of a new network, as JSON")
     parser.add_argument("--plan", type=json.loads, default={}, help="fields of the plan, as JSON")
     parser.add_argument("--compile", action="store_true", help="compile the layers")
@@ -406,11 +398,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every shape, which takes longer than the step
     options.folder.mkdir(parents=True, exist_ok=True)
     settings = Settings(**options.settings)
-    if options.weights is not None and options.weights.with_suffix(".json").exists():
-        stored = json.loads(options.weights.with_suffix(".json").read_text(encoding="utf-8"))
-        settings = Settings(**stored["settings"])
+    if not options.settings and options.weights.exists():
+        settings = Settings(**read_metadata(options.weights, "settings"))
     training = Training(settings, Plan(**options.plan), device, options.compile)
-    if not training.restore(options.folder) and options.weights is not None:
+    if not training.restore(options.folder) and not options.settings:
         training.start_from(options.weights)
     run(
         training,

@@ -1,20 +1,18 @@
 """The in-context classifier: made-up tables, the network and its NumPy twin, training that resumes, the yardstick."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_breast_cancer
-from sklearn.metrics import f1_score, log_loss, matthews_corrcoef, roc_auc_score
+from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 
-from studies.in_context import cells, evaluate, network, predict, prior, train
+from metricfit.tabular.families import context_network
+from studies.in_context import cells, evaluate, network, prior, train
 
 TINY = network.Settings(width=32, heads=2, cell_layers=2, row_width=32, row_heads=2, row_layers=1, classes=4, places=8)
 PLAN = train.Plan(tokens=1500, columns=4, rows=(40, 64), easy_steps=1, rate=4e-3)
 CPU = torch.device("cpu")
-WEIGHTS = Path(train.__file__).with_name("weights") / "network"
 
 
 def random_network(seed=0):
@@ -30,7 +28,9 @@ def random_network(seed=0):
 
 
 def twin(net):
-    return predict.InContext({name: value.detach().numpy() for name, value in net.named_parameters()}, TINY.as_dict())
+    return context_network.ContextNetwork(
+        {name: value.detach().numpy() for name, value in net.named_parameters()}, TINY.as_dict()
+    )
 
 
 @pytest.fixture
@@ -43,21 +43,15 @@ def table():
     return x, y[:, :40], place
 
 
-@pytest.mark.parametrize("visible", [40, 55])
-def test_numpy_computes_the_same_as_torch(table, visible):
+def test_numpy_computes_the_same_as_torch(table):
     x, y, place = table
     net = random_network()
     with torch.no_grad():
-        expected = net(x, y, place, torch.tensor([2]), visible)
-    logits, decisions = twin(net).forward(x[0].numpy(), y[0].numpy(), place[0].numpy(), 2, visible)
+        expected = net(x, y, place, torch.tensor([0]), 40)
+    logits = twin(net).forward(x[0].numpy(), y[0].numpy(), place[0].numpy())
     assert expected.logits[0, :, 1].std() > 0.02
     np.testing.assert_allclose(logits, expected.logits[0], rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(decisions, expected.decisions[0], rtol=1e-4, atol=1e-4)
-    assert (predict.METRICS, predict.WAVES, predict.SMALLEST_SHARE) == (
-        network.METRICS,
-        network.WAVES,
-        network.SMALLEST_SHARE,
-    )
+    assert (context_network.WAVES, context_network.SMALLEST_SHARE) == (network.WAVES, network.SMALLEST_SHARE)
 
 
 def test_only_visible_rows_and_the_metric_change_a_prediction(table):
@@ -192,47 +186,35 @@ def test_a_killed_run_goes_on_from_its_state(tmp_path):
 
 
 def test_a_session_saves_averaged_weights_that_the_next_one_and_numpy_read(tmp_path):
-    copies = tmp_path / "copies" / "network"
+    copies = tmp_path / "copies" / "network.safetensors"
     arguments = ["--seconds", "0.1", "--plan", json.dumps({"tokens": 2000, "columns": 3, "rows": [40, 64]})]
     sizes = ["--settings", json.dumps(TINY.as_dict())]
     train.main([str(tmp_path / "a"), *arguments, *sizes, "--copies", str(copies)])
-    about = json.loads(copies.with_suffix(".json").read_text(encoding="utf-8"))
-    assert about["saw"]["steps"] >= 1
-    assert about["saw"]["sessions"] == 1
+    saw = context_network.read_metadata(copies, "saw")
+    assert saw["steps"] >= 1
+    assert saw["sessions"] == 1
     train.main([str(tmp_path / "b"), *arguments, "--weights", str(copies)])
-    assert train.read_metadata(tmp_path / "b" / "state.safetensors", "counters")["sessions"] == 2
-    assert predict.InContext.load(copies).settings == TINY.as_dict()
+    assert context_network.read_metadata(tmp_path / "b" / "state.safetensors", "counters")["sessions"] == 2
+    assert context_network.read_network(copies).settings == TINY.as_dict()
 
 
-def test_the_learners_of_torch_and_numpy_agree_on_saved_weights(tmp_path):
+def test_the_learner_of_the_study_and_the_shipped_one_agree_on_saved_weights(tmp_path):
     training = train.Training(TINY, PLAN, CPU)
     training.average = {name: value.detach() for name, value in random_network().named_parameters()}
-    training.export(tmp_path / "network", {})
+    path = tmp_path / "network.safetensors"
+    training.export(path, {})
     x = np.random.default_rng(0).normal(size=(60, 3))
-    context = (x[:40], (x[:40, 0] > 0).astype(int), x[40:])
-
-    def logits(make, *settings):
-        return make(tmp_path / "network", *settings)(*context)
-
-    expected = logits(cells.torch_learner, "f1", 2, 5)
+    context = (x[:40], (x[:40, 0] > 0).astype(int))
+    expected = cells.torch_learner(path, None, 2, 0)(*context, x[40:])
     assert expected.std() > 0.02
-    np.testing.assert_allclose(logits(cells.numpy_learner, "f1", 2, 5), expected, rtol=1e-4, atol=1e-4)
-    for other in (("mcc", 2, 5), ("f1", 1, 5), ("f1", 2, 0)):
-        assert abs(logits(cells.numpy_learner, *other) - expected).max() > 1e-3
 
+    def logits(members):
+        p = context_network.ContextClassifier(path, members).fit(*context).predict_proba(x[40:])
+        return np.log(p[:, 1] / p[:, 0])
 
-def test_the_stored_weights_classify_a_real_table():
-    size = WEIGHTS.with_suffix(".safetensors").stat().st_size
-    assert size < 20_000_000
-    x, y = load_breast_cancer(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(y))
-    context, new = order[:150], order[150:300]
-    logits = predict.InContext.load(WEIGHTS).logits(x[context, :8], y[context], x[new, :8])
-    p = 1 / (1 + np.exp(-logits))
-    assert roc_auc_score(y[new], p) > 0.95
-    assert log_loss(y[new], p) < 0.25
-    about = json.loads(WEIGHTS.with_suffix(".json").read_text(encoding="utf-8"))
-    assert set(about["saw"]) == {"steps", "tables", "cells", "seconds", "sessions", "last"}
+    np.testing.assert_allclose(logits(2), expected, rtol=1e-4, atol=1e-4)
+    for other in (logits(1), cells.torch_learner(path, "mcc", 2, 0)(*context, x[40:])):
+        assert abs(other - expected).max() > 1e-3
 
 
 def test_the_rate_warms_up_and_falls_at_the_end():
@@ -248,11 +230,10 @@ def test_columns_that_vary_or_differ_most_are_chosen(monkeypatch):
     x = rng.normal(size=(80, 6))
     x[:, 2] = 1.0
     x[:, 4] += 3 * y
-    assert predict.choose_columns(x, y).tolist() == [0, 1, 3, 4, 5]
-    monkeypatch.setattr(predict, "MOST_COLUMNS", 2)
-    assert 4 in predict.choose_columns(x, y)
-    with pytest.raises(ValueError, match="every column is constant"):
-        predict.choose_columns(np.ones((80, 2)), y)
+    assert context_network.choose_columns(x, y).tolist() == [0, 1, 3, 4, 5]
+    monkeypatch.setattr(context_network, "MOST_COLUMNS", 2)
+    assert 4 in context_network.choose_columns(x, y)
+    assert not len(context_network.choose_columns(np.ones((80, 2)), y))
 
 
 def test_a_learner_never_sees_the_row_it_predicts():

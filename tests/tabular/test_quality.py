@@ -24,7 +24,7 @@ def test_each_quality_has_the_families_of_the_one_before(monkeypatch):
     assert names("default") == list(DEFAULT)
     best = names("best")
     assert best[:5] == list(DEFAULT)
-    assert {"catboost", "xgboost"} <= set(best)
+    assert {"catboost", "xgboost", "in_context"} <= set(best)
 
 
 def test_trees_come_before_the_kernel():
@@ -34,7 +34,7 @@ def test_trees_come_before_the_kernel():
 
 def test_best_has_only_what_is_installed(monkeypatch):
     monkeypatch.setattr(choice, "find_spec", lambda package: None)
-    assert names("best") == list(DEFAULT)
+    assert names("best") == [*DEFAULT, "in_context"]
 
 
 def test_an_unknown_quality_is_refused(blobs):

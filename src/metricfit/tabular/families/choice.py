@@ -16,7 +16,8 @@ from metricfit.tabular.encoding.columns import free_text_columns
 from metricfit.tabular.families.boosting import SMALL, Boosting
 from metricfit.tabular.families.family import Family
 from metricfit.tabular.families.forest import ExtraTrees
-from metricfit.tabular.families.in_context import PACKAGES, InContext, InContextFamily, own_weights
+from metricfit.tabular.families.in_context import FAMILIES as FOUNDATION
+from metricfit.tabular.families.in_context import InContext, InContextFamily, own_weights
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear, TextLinear
 from metricfit.tabular.families.network import Network
@@ -33,8 +34,7 @@ NAMES = (
     "boosting",
     "kernel",
     *OTHER_BOOSTING,
-    "tabicl",
-    "tabpfn",
+    *FOUNDATION.values(),
     "boosting_metric",
     "network",
 )
@@ -88,10 +88,15 @@ def make_families(
         "boosting_metric": lambda: Boosting("boosting_metric", SMALL, metric=metric, average=average),
         "extra_trees": ExtraTrees,
         **{package: partial(OtherBoosting, package) for package in OTHER_BOOSTING},
-        "tabicl": lambda: InContextFamily(InContext("tabicl"), device),
-        "tabpfn": lambda: InContextFamily(InContext("tabpfn"), device),
+        # More members gain nothing for our own network (docs/evidence/tables.md), and cost as much again.
+        "in_context": lambda: foundation(InContext("metricfit", members=1)),
+        "tabicl": lambda: foundation(InContext("tabicl")),
+        "tabpfn": lambda: foundation(InContext("tabpfn")),
         "network": lambda: network(Network()),
     }
+
+    def foundation(settings: InContext) -> Family:
+        return InContextFamily(settings, None if settings.package == "metricfit" else device)
 
     def network(settings: Network) -> Family:
         with explain_missing(
@@ -111,7 +116,7 @@ def make_families(
         elif isinstance(model, Network):
             family = network(model)
         elif isinstance(model, InContext):
-            family = InContextFamily(model, device)
+            family = foundation(model)
         else:
             family = UserModel(type(model).__name__, model)
         if name is not None:
@@ -144,7 +149,7 @@ def default_families(table: Any, quality: str = "default") -> tuple[str, ...]:
         names.add("text")
     if quality == "best":
         names |= {package for package in OTHER_BOOSTING if find_spec(package) is not None}
-        names |= {package for package in PACKAGES if own_weights(package) is not None}
+        names |= {name for package, name in FOUNDATION.items() if own_weights(package) is not None}
     return tuple(name for name in NAMES if name in names)
 
 

@@ -1,4 +1,4 @@
-"""Foundation models for tables, TabICL and TabPFN, as families: the user's package and weights, which are never copied.
+"""Foundation models for tables as families: metricfit's own network, TabICL and TabPFN.
 
 Such a model is not trained on the table. It reads training rows as its context whenever it predicts, so a fitted model
 is its context and a reference to the weights: the package, its version and the hash of the file.
@@ -25,6 +25,7 @@ from metricfit._extras import explain_missing
 from metricfit.errors import InvalidValueError, ModelFileError, quote
 from metricfit.tabular.checks import check_whole
 from metricfit.tabular.estimator_scores import class_scores, to_logits
+from metricfit.tabular.families import context_network
 from metricfit.tabular.families.family import (
     Deadline,
     Expected,
@@ -39,17 +40,20 @@ from metricfit.tabular.families.family import (
 )
 from metricfit.tabular.large_rows import stratified_sample
 
-Package = Literal["tabicl", "tabpfn"]
-PACKAGES: tuple[Package, ...] = ("tabicl", "tabpfn")
+Package = Literal["metricfit", "tabicl", "tabpfn"]
+#: The family of each package; metricfit has a network of its own.
+FAMILIES: dict[Package, str] = {"metricfit": "in_context", "tabicl": "tabicl", "tabpfn": "tabpfn"}
+PACKAGES = tuple(FAMILIES)
 #: The most classes that a package takes, and the most encoded columns that its weights were trained for.
-MOST_CLASSES: dict[str, int] = {"tabicl": 1000, "tabpfn": 10}
+MOST_CLASSES: dict[str, int] = {"metricfit": 2, "tabicl": 1000, "tabpfn": 10}
 MOST_COLUMNS = 500
 #: Rows of the context, beyond which rows are drawn.
-MOST_ROWS, MOST_ROWS_ON_GPU = 2_000, 20_000
+MOST_ROWS: dict[str, int] = {"metricfit": 1_000, "tabicl": 2_000, "tabpfn": 2_000}
+MOST_ROWS_ON_GPU = 20_000
 #: Rows of the two runs whose seconds say how long all folds take, and the least growth with the rows to this power.
 PROBES, LEAST_GROWTH = (64, 256), 1.2
 #: Bytes of memory per row and column: numbers of 4 bytes, by the width of the column embeddings, in several copies.
-BYTES_PER_CELL, SHARE_OF_MEMORY = 4 * 128 * 8, 0.5
+BYTES_PER_CELL, SHARE_OF_MEMORY = 4 * 128 * 24, 0.5
 SMALLEST_PROBABILITY = 1e-6
 
 
@@ -58,8 +62,9 @@ class InContext:
     """Settings of a foundation model in ``MetricClassifier(models=[...])``.
 
     Args:
-        package: "tabicl" or "tabpfn", which must be installed.
-        weights: The file of its weights; None for those that the package keeps in its own cache.
+        package: "metricfit" for our own network, which runs on NumPy, for two classes; or "tabicl" or "tabpfn", which
+            must be installed.
+        weights: The file of its weights; None for those that come with the package or are in its cache.
         download: Whether the package may download its weights if they are not there. Their licence is its maker's.
         members: Views of the table whose predictions are averaged.
 
@@ -105,6 +110,8 @@ class Weights:
 
 def own_weights(package: str) -> Path | None:
     """Return the file that the package keeps in its own cache; None if there is none, or it is not installed."""
+    if package == "metricfit":
+        return context_network.WEIGHTS
     if find_spec(package) is None:
         return None
     found: Any = None
@@ -151,6 +158,8 @@ def find_weights(settings: InContext) -> Weights:
 
 def _classifier(package: str, path: str | None, members: int, device: str, seed: int) -> Any:
     """Return the classifier of the package, not yet fitted."""
+    if package == "metricfit":
+        return context_network.ContextClassifier(Path(path or context_network.WEIGHTS), members, seed)
     if package == "tabicl":
         from tabicl import TabICLClassifier
 
@@ -263,7 +272,7 @@ class InContextModel(FittedModel):
                 "file with load(path, weights=...)"
             )
         members, seed = state.whole_number("members", 1, 1000), state.whole_number("seed", 0, 2**31)
-        return cls(weights, (members, usual_device(), seed), x, y, context, balance)
+        return cls(weights, (members, usual_device(package), seed), x, y, context, balance)
 
 
 class InContextFamily(Family):
@@ -277,9 +286,9 @@ class InContextFamily(Family):
     can_be_stopped = False
 
     def __init__(self, settings: InContext, device: str | None = None) -> None:
-        self.name, self.settings = settings.package, settings
+        self.name, self.settings = FAMILIES[settings.package], settings
         self.weights = find_weights(settings)
-        self.device = device or usual_device()
+        self.device = device or usual_device(settings.package)
 
     def reason_to_skip(self, rows: TrainingRows) -> str | None:
         """Skip tables with more columns or classes than the weights are for, and rows with weights."""
@@ -332,13 +341,15 @@ class InContextFamily(Family):
         )
 
     def _most_rows(self, rows: TrainingRows) -> int:
-        most = MOST_ROWS if self.device == "cpu" else MOST_ROWS_ON_GPU
+        most = MOST_ROWS[self.settings.package] if self.device == "cpu" else MOST_ROWS_ON_GPU
         columns = rows.features.take(np.arange(1)).encoded.shape[1]
         return max(2 * rows.classes, min(most, _rows_in_memory(columns, self.device) // 2))
 
 
-def usual_device() -> str:
-    """Return "cuda" if torch finds a GPU, otherwise "cpu"."""
+def usual_device(package: str) -> str:
+    """Return "cuda" if the package uses torch, which finds a GPU; otherwise "cpu"."""
+    if package == "metricfit":
+        return "cpu"
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"

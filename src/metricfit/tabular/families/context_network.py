@@ -1,8 +1,9 @@
-"""The in-context classifier with NumPy alone: the same function as ``network.py``.
+"""metricfit's own in-context network: it classifies rows of a table it has never seen, with NumPy alone.
 
 The labelled rows are the context. Nothing is fitted: their vectors are computed together with the vectors of the rows
-to predict. Cost for n rows of k columns: 2 n (k + 1) (12 d² + 2 m d) operations per cell layer, where m is the number
-of rows that may be looked at and d the width; 1,000 rows of 10 columns with the default sizes take 50 GFLOP.
+to predict. ``studies/in_context`` made the tables that it learned from and trained it; ``network.py`` there is the same
+function in torch. Cost for n rows of k columns: 2 n (k + 1) (12 d² + 2 m d) operations per cell layer, where m is the
+number of labelled rows and d the width; 1,000 rows of 10 columns take 50 GFLOP.
 """
 
 from __future__ import annotations
@@ -10,20 +11,28 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 Floats = NDArray[np.float32]
-#: As in ``network.py``; a test compares them.
-METRICS = ("log_loss", "f1", "fbeta(beta=2)", "mcc", "gmean", "cost(fp=1, fn=10)")
+#: The shipped weights, float16; their metadata are the sizes of the network and what it saw.
+WEIGHTS = Path(__file__).with_suffix(".safetensors")
 WAVES = 5
 SMALLEST_SHARE = 1e-6
 #: Of more columns, those with the largest difference between the classes are taken.
 MOST_COLUMNS = 100
+
+
+def read_metadata(path: Path, key: str) -> Any:
+    """Return what a safetensors file holds as metadata, as JSON."""
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return json.loads(header["__metadata__"][key])
 
 
 def describe_cells(x: Floats, visible: int) -> Floats:
@@ -87,8 +96,7 @@ def attend(query: Floats, key: Floats, value: Floats, scale: Floats) -> Floats:
     return result
 
 
-@dataclass(frozen=True)
-class InContext:
+class ContextNetwork:
     """A network as read from a file.
 
     Attributes:
@@ -96,48 +104,12 @@ class InContext:
         settings: Its sizes by name.
     """
 
-    weights: dict[str, Floats]
-    settings: dict[str, int]
+    def __init__(self, weights: dict[str, Floats], settings: dict[str, int]) -> None:
+        self.weights, self.settings = weights, settings
 
-    @classmethod
-    def load(cls, path: Path) -> InContext:
-        """Read ``path.safetensors`` and ``path.json``."""
-        stored = load_file(path.with_suffix(".safetensors"))
-        about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        return cls({name: value.astype(np.float32) for name, value in stored.items()}, about["settings"])
-
-    def logits(
-        self,
-        x: NDArray[np.float64],
-        y: NDArray[np.int64],
-        new: NDArray[np.float64],
-        *,
-        metric: str | None = None,
-        unlabelled: int = 0,
-        seed: int = 0,
-    ) -> NDArray[np.float64]:
-        """Return the logit of the positive class for each new row.
-
-        Args:
-            x: Columns of the labelled rows; NaN is missing.
-            y: Their labels, 0 or 1.
-            new: Columns of the rows to predict.
-            metric: The metric that the network is asked to decide for; None for cross-entropy alone.
-            unlabelled: How many of the new rows, from the first, the network may look at.
-            seed: Seed of the random vectors of columns.
-        """
-        kept = choose_columns(x, y)
-        table = np.concatenate([x[:, kept], new[:, kept]]).astype(np.float32)
-        place = draw_places(len(kept), self.settings["places"], [seed])[0]
-        number = METRICS.index(metric or METRICS[0])
-        logits, _ = self.forward(table, y, place, number, len(y) + min(unlabelled, len(new)))
-        return np.asarray(logits[:, 1] - logits[:, 0], dtype=np.float64)
-
-    def forward(
-        self, x: Floats, y: NDArray[np.int64], place: Floats, metric: int, visible: int
-    ) -> tuple[Floats, Floats]:
-        """Compute ``network.Network.forward`` for one table; return the logits of classes, and of decisions."""
-        w, classes = self.weights, self.settings["classes"]
+    def forward(self, x: Floats, y: NDArray[np.int64], place: Floats) -> Floats:
+        """Return the logits of all classes for the rows of ``x`` that follow the labelled ones."""
+        w, classes, visible = self.weights, self.settings["classes"], len(y)
         scale = np.float32(math.log(visible) / math.log(200))
         labels = np.concatenate([y, np.full(len(x) - len(y), classes, dtype=np.int64)])
         cells = describe_cells(x, visible) @ w["cell"] + place @ w["place"]
@@ -146,13 +118,12 @@ class InContext:
             h = self._mix_columns(h, layer)
             h = self._mix(h, visible, "cell", layer, scale)
         rows = normalise(np.concatenate([h[:, -1], h[:, :-1].mean(1)], -1)) @ w["row_in"]
-        h = (rows + w["row_label"][labels] + w["metric"][metric])[:, None]
+        h = (rows + w["row_label"][labels] + w["metric"][0])[:, None]  # 0: cross-entropy
         for layer in range(self.settings["row_layers"]):
             h = self._mix(h, visible, "row", layer, scale)
         out = normalise(h[len(y) :, 0]) @ w["head"]
         shares = np.bincount(y, minlength=classes) / len(y)
-        logits = out[:, :classes] + np.log(np.maximum(shares, SMALLEST_SHARE)).astype(np.float32)
-        return logits, logits[:, 1] - logits[:, 0] + out[:, classes]
+        return np.asarray(out[:, :classes] + np.log(np.maximum(shares, SMALLEST_SHARE)).astype(np.float32))
 
     def _mix_columns(self, x: Floats, layer: int) -> Floats:
         """Mix the cells ``(n, k, d)`` of each row."""
@@ -179,6 +150,49 @@ class InContext:
         return np.asarray(x + feed_forward(x, up, down))
 
 
+@cache
+def read_network(path: Path = WEIGHTS) -> ContextNetwork:
+    """Read a file of weights, once per process."""
+    weights = {name: value.astype(np.float32) for name, value in load_file(path).items()}
+    return ContextNetwork(weights, read_metadata(path, "settings"))
+
+
+class ContextClassifier:
+    """The network with labelled rows as its context, in the manner of scikit-learn; for two classes.
+
+    Args:
+        path: The file of weights.
+        members: Random vectors of columns, whose logits are averaged.
+        seed: Seed of the first.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(40, 2))
+        >>> model = ContextClassifier(WEIGHTS).fit(x[:30], (x[:30, 0] > 0).astype(int))
+        >>> model.predict_proba(x[30:]).shape
+        (10, 2)
+    """
+
+    def __init__(self, path: Path, members: int = 1, seed: int = 0) -> None:
+        self.network, self.seeds = read_network(path), range(seed, seed + members)
+
+    def fit(self, x: NDArray[Any], y: NDArray[np.int64]) -> ContextClassifier:
+        """Take the rows as context."""
+        self.classes_ = np.arange(2)
+        self.columns = choose_columns(x, y)
+        self.x, self.y = x[:, self.columns].astype(np.float32), y
+        return self
+
+    def predict_proba(self, new: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the probabilities of both classes; without a column that differs, the shares of the context."""
+        if not len(self.columns):
+            return np.tile(np.bincount(self.y, minlength=2) / len(self.y), (len(new), 1))
+        table = np.concatenate([self.x, new[:, self.columns].astype(np.float32)])
+        places = draw_places(len(self.columns), self.network.settings["places"], self.seeds)
+        logits = np.mean([self.network.forward(table, self.y, place) for place in places], axis=0, dtype=np.float64)
+        positive = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
+        return np.stack([1 - positive, positive], 1)
+
+
 def draw_places(columns: int, length: int, seeds: Iterable[int]) -> Floats:
     """Draw the random vectors of columns ``(seeds, columns, length)``."""
     drawn = [np.random.default_rng(seed).standard_normal((columns, length)) for seed in seeds]
@@ -186,11 +200,9 @@ def draw_places(columns: int, length: int, seeds: Iterable[int]) -> Floats:
 
 
 def choose_columns(x: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the columns to use: those that vary, at most ``MOST_COLUMNS`` by the difference of the classes' means."""
+    """Return the columns that vary, at most ``MOST_COLUMNS`` by the difference of the classes' means."""
     spread = np.nanstd(x, axis=0)
     varies = np.flatnonzero(spread > 0)
-    if not len(varies):
-        raise ValueError("every column is constant in the labelled rows; add a column that differs between rows")
     if len(varies) <= MOST_COLUMNS:
         return varies
     difference = np.abs(np.nanmean(x[y == 1][:, varies], 0) - np.nanmean(x[y != 1][:, varies], 0)) / spread[varies]
