@@ -2,13 +2,15 @@
 
     python -m studies.in_context.evaluate families --data ../shared/data --cells runs/in_context
     python -m studies.in_context.evaluate tabpfn   --cells runs/in_context --tabpfn FOLDER
-    python -m studies.in_context.cells             --cells runs/in_context --weights studies/in_context/weights/network
-    python -m studies.in_context.evaluate judge    --cells runs/in_context --results studies/in_context/results.json
+    python -m studies.in_context.cells             --cells runs/in_context
+    python -m studies.in_context.evaluate judge    --cells runs/in_context
+    python -m studies.in_context.evaluate page
 
 A cell is one split of one study table: at most 1,000 stratified training rows and at most 1,500 test rows. ``families``
 makes the cells and fits the default's five families on eight folds. ``tabpfn`` and ``cells`` add a learner that
 reads the training rows as context: once per fold for held-out logits, and once with all training rows for test logits.
-``judge`` calibrates each learner on its held-out logits, and measures it alone and beside the five families.
+``judge`` calibrates each learner on its held-out logits, and measures it alone and with the five families. ``page``
+writes the tables of docs/evidence/tables.md.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from metricfit.tabular.out_of_fold import fit_families
 from metricfit.tabular.row_folds import stratified_folds
 from metricfit.tabular.selection import Selection
 from metricfit_papers.datasets import STUDY, load
+from studies.common import DOCS, fill, table
 from studies.in_context.cells import Learner, fit_learner, read_cell, write_arrays
 
 Floats = NDArray[np.float64]
@@ -51,6 +54,15 @@ TRAINING_ROWS, TEST_ROWS, FOLDS = 1000, 1500, 8
 SPLITS_FOR_CHOICES = (0, 1)
 SPLITS = (0, 1, 2, 3)
 FAMILIES = "five families"
+RESULTS = Path(__file__).with_name("results") / "yardstick.json"
+PAGE = DOCS / "evidence" / "tables.md"
+#: How the page calls the learners that read the training rows as context.
+TITLES = {
+    "tabpfn": "TabPFN v1, two configurations",
+    "in_context": "our network",
+    "in_context_4": "our network, mean of four",
+    "in_context_965": "our network after 965 s of training",
+}
 
 
 def make_cell(x: Floats, y: NDArray[np.int64], split: int) -> dict[str, NDArray[Any]]:
@@ -205,12 +217,12 @@ def summarise(results: dict[str, dict[str, Any]], splits: Sequence[int]) -> dict
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=("families", "tabpfn", "judge"))
+    parser.add_argument("stage", choices=("families", "tabpfn", "judge", "page"))
     parser.add_argument("--data", type=Path, help="the folder with the datasets, for the stage families")
     parser.add_argument("--cells", type=Path, default=Path("runs/in_context"), help="where logits are kept")
     parser.add_argument("--tabpfn", type=Path, help="the folder of tabpfn_v1.py, for the stage tabpfn")
-    parser.add_argument("--learners", nargs="*", default=["tabpfn", "network"], help="learners to judge")
-    parser.add_argument("--results", type=Path, default=Path(__file__).with_name("results.json"))
+    parser.add_argument("--learners", nargs="*", default=["tabpfn", "in_context"], help="learners to judge")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--tables", nargs="*", default=list(STUDY))
     parser.add_argument("--splits", nargs="*", type=int, default=list(SPLITS))
     return parser.parse_args(arguments)
@@ -219,23 +231,26 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _fit_stage(options: argparse.Namespace) -> None:
     learner = tabpfn_learner(options.tabpfn) if options.stage == "tabpfn" else None
     for split in options.splits:
-        for table in options.tables:
-            start, path = time.perf_counter(), options.cells / f"{table}-{split}.npz"
+        for name in options.tables:
+            start, path = time.perf_counter(), options.cells / f"{name}-{split}.npz"
             if learner is None and not path.exists():
-                rows = load(table, options.data)
+                rows = load(name, options.data)
                 cell = make_cell(rows.X.to_numpy(float), np.asarray(rows.y, dtype=np.int64), split)
                 write_arrays(path, cell | fit_default(cell, split))
             elif learner is not None and path.exists():
                 target = path.with_suffix(".tabpfn.npz")
                 if not target.exists():
                     write_arrays(target, fit_learner(dict(np.load(path)), learner, "tabpfn"))
-            print(f"{options.stage} {table} {split}: {time.perf_counter() - start:.1f} s", flush=True)
+            print(f"{options.stage} {name} {split}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one stage."""
     options = _parse(arguments)
     torch.set_num_threads(1)
+    if options.stage == "page":
+        write_page(options.results)
+        return
     options.cells.mkdir(parents=True, exist_ok=True)
     if options.stage != "judge":
         _fit_stage(options)
@@ -248,9 +263,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "unseen splits": [split for split in options.splits if split not in SPLITS_FOR_CHOICES],
     }
     summary = {name: summarise(results, splits) for name, splits in groups.items() if splits}
-    text = json.dumps({"summary": summary, "cells": results}, indent=1)
-    options.results.write_text(text + "\n", encoding="utf-8")
+    options.results.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(summary, indent=1))
+
+
+def alone_table(summary: dict[str, Any]) -> str:
+    """Each learner alone: log-loss and AUROC on splits for choices and on unseen ones."""
+    groups = list(summary.values())
+    rows = [
+        [TITLES.get(name, f"`{name}`"), *(f"{group['alone'][name][key]:.4f}" for group in groups for key in value)]
+        for name, value in sorted(groups[-1]["alone"].items(), key=lambda pair: pair[1]["log_loss"])
+    ]
+    return table(["learner", "log-loss, splits for choices", "AUROC", "log-loss, unseen splits", "AUROC"], rows)
+
+
+def together_table(summary: dict[str, Any], group: str) -> str:
+    """The five families, and each other learner with them, by each metric."""
+    together = summary[group]["together"]
+    rows = []
+    for name in next(iter(together.values())):
+        cells = [each[name] for each in together.values()]
+        rows.append(
+            [
+                TITLES.get(name.removeprefix("with "), name),
+                *(
+                    f"{cell['mean']:.4f}" + (f" ({cell['won']}-{cell['lost']}, p = {cell['p']})" if "p" in cell else "")
+                    for cell in cells
+                ),
+            ]
+        )
+    return table(["the five families with", *together], rows)
+
+
+def write_page(results: Path) -> None:
+    """Write the tables of the page from the stored results."""
+    summary = json.loads(results.read_text(encoding="utf-8"))
+    parts = {"context alone": alone_table(summary)} | {
+        f"context, {group}": together_table(summary, group) for group in summary
+    }
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), parts), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ cells within a row and within a column. Then each row becomes one wider vector, 
 values are taken from the first ``visible`` rows alone: the labelled rows, and as many unlabelled ones as the caller
 shows. So the prediction for a row that is not visible does not depend on which other rows are predicted with it.
 
-Weights of equal layers are stacked in one tensor. ``predict.py`` computes the same with NumPy alone.
+Weights of equal layers are stacked in one tensor. ``metricfit.tabular.families.context_network`` is the same in NumPy.
 """
 
 from __future__ import annotations

@@ -217,6 +217,15 @@ def test_the_learner_of_the_study_and_the_shipped_one_agree_on_saved_weights(tmp
         assert abs(other - expected).max() > 1e-3
 
 
+@pytest.mark.pages
+def test_the_page_has_the_stored_results(monkeypatch, tmp_path):
+    page = tmp_path / "tables.md"
+    page.write_text(evaluate.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(evaluate, "PAGE", page)
+    evaluate.main(["page"])
+    assert page.read_text(encoding="utf-8") == (evaluate.DOCS / "evidence" / "tables.md").read_text(encoding="utf-8")
+
+
 def test_the_rate_warms_up_and_falls_at_the_end():
     factors = [
         train.rate_factor(step, seconds, 100, 20) for step, seconds in ((0, 0), (500, 50), (900, 90), (999, 100))

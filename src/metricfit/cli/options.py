@@ -241,8 +241,8 @@ class Fit(TableOptions):
             fewest rows that meet it are referred to a person, and at most --refer.
         method: A method of compare, such as 'support vectors', in place of --models.
         models: The families of models, separated by commas: linear, text, boosting_small, extra_trees, boosting,
-            kernel, catboost, xgboost, tabicl, tabpfn, boosting_metric, network. By default linear, boosting_small,
-            extra_trees, boosting and kernel; text only for tables with free text.
+            kernel, catboost, xgboost, in_context, tabicl, tabpfn, boosting_metric, network. By default linear,
+            boosting_small, extra_trees, boosting and kernel; text only for tables with free text.
         quality: "fast" for linear and boosting_small alone, "best" for more models, as far as the time budget goes.
         folds: Number of folds; by default 8, 5 above 20,000 rows and 3 above 100,000.
         time_budget: Seconds of training. Models that would take longer are left out.

@@ -132,6 +132,7 @@ DESCRIPTIONS = {
     "extra_trees": "extremely randomised trees",
     "catboost": "boosted trees by CatBoost",
     "xgboost": "boosted trees by XGBoost",
+    "in_context": "metricfit's own in-context network",
     "tabicl": "TabICL, a foundation model",
     "tabpfn": "TabPFN, a foundation model",
     "network": "neural networks",

@@ -73,12 +73,12 @@ class MetricClassifier(DecidingClassifier):
             "guaranteed". None chooses on the out-of-fold scores of all rows.
         models: The families. "auto" is "linear", "boosting_small", "extra_trees", "boosting" and "kernel". Tables with
             columns of free text have "text" too. Otherwise a list of these names, "auto", "catboost", "xgboost",
-            "boosting_metric", "tabicl", "tabpfn", "network", ``tabular.Network(...)``, ``tabular.InContext(...)``,
-            scikit-learn classifiers, or (name, model) pairs. A Pipeline gets the table as it was passed; other
-            classifiers get numbers without missing values.
-        quality: What "auto" stands for. "fast" is "linear" and "boosting_small", for loops. "best" adds CatBoost
-            and XGBoost if they are installed, and foundation models whose weights this machine has, as far as
-            ``time_budget`` goes.
+            "boosting_metric", "in_context", "tabicl", "tabpfn", "network", ``tabular.Network(...)``,
+            ``tabular.InContext(...)``, scikit-learn classifiers, or (name, model) pairs. A Pipeline gets the table as
+            it was passed; other classifiers get numbers without missing values.
+        quality: What "auto" stands for. "fast" is "linear" and "boosting_small", for loops. "best" adds "in_context",
+            CatBoost and XGBoost if they are installed, and foundation models whose weights this machine has, as far
+            as ``time_budget`` goes.
         decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
             threshold on the out-of-fold rows) or "auto", which is "plugin".
         members: Number of folds; None for 8, 5 above 20,000 rows and 3 above 100,000. At most the rows of a class.

@@ -30,7 +30,7 @@ for classes in (2, 3):
     rows = TrainingRows(Features(TableEncoder().fit(x)), y, None, classes)
     folds = np.arange(150) % 2
     splits = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(2)]
-    families = make_families(["auto", "boosting_metric"], metric=metric, average="macro", requirements=())
+    families = make_families(["auto", "boosting_metric", "in_context"], metric=metric, average="macro", requirements=())
     results, left_out = fit_families(families, rows, splits, seed=0, jobs=1, deadline=Deadline())
     for result in results:
         again = restore_model(result.model.state(), Expected(4, classes))
@@ -49,7 +49,7 @@ def test_families_work_and_networks_say_what_to_install():
     run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == [
-        f"2 {NAMES} 0 1.0",
-        f"3 {NAMES} 0 1.0",
+        f"2 {[*NAMES[:-1], 'in_context', NAMES[-1]]} 0 1.0",
+        f"3 {NAMES} 1 1.0",  # the network is for two classes
         "the family 'network' needs torch, which is not installed: pip install metricfit[torch]",
     ]

@@ -1,4 +1,6 @@
-"""TabICL and TabPFN as families, with small random weights of the real classes, and the parts that need neither."""
+"""Our own network, and TabICL and TabPFN with small random weights of the real classes, as families."""
+
+import shutil
 
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from metricfit import MetricClassifier
 from metricfit.errors import InvalidValueError, ModelFileError
 from metricfit.tabular import InContext
 from metricfit.tabular.families import in_context
+from metricfit.tabular.families.context_network import WEIGHTS, ContextClassifier
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.families.in_context import InContextFamily, InContextModel, draw_by_class
 
@@ -49,7 +52,11 @@ def tabpfn_weights(path):
     torch.save({"config": vars(config), "state_dict": model.state_dict()}, path)
 
 
-MAKERS = {"tabicl": tabicl_weights, "tabpfn": tabpfn_weights}
+def our_weights(path):
+    shutil.copy(WEIGHTS, path)
+
+
+MAKERS = {"metricfit": our_weights, "tabicl": tabicl_weights, "tabpfn": tabpfn_weights}
 
 
 @pytest.fixture(scope="module", params=list(MAKERS))
@@ -66,13 +73,17 @@ pytestmark = pytest.mark.filterwarnings("ignore:Running on CPU")
 
 
 @pytest.fixture
-def family(settings):
+def family(request, settings):
+    if settings.package == "metricfit" and request.node.callspec.params.get("classes", 2) != 2:
+        pytest.skip("our network is for two classes")
     return InContextFamily(settings, "cpu")
 
 
 def own_probabilities(settings, x, y, new, seed):
     """The package's own probabilities, by its public classifier."""
-    if settings.package == "tabicl":
+    if settings.package == "metricfit":
+        made = ContextClassifier(WEIGHTS, 2, seed)
+    elif settings.package == "tabicl":
         from tabicl import TabICLClassifier
 
         made = TabICLClassifier(n_estimators=2, model_path=settings.weights, device="cpu", random_state=seed)
@@ -105,8 +116,8 @@ def test_the_context_of_all_folds_is_every_row_once_and_each_fold_is_known(famil
     np.testing.assert_array_equal(np.sort(combined.y), np.sort(rows.y))
 
 
-def test_a_context_drawn_by_class_gets_the_balance_of_the_table_back(family, make_rows, monkeypatch):
-    monkeypatch.setattr(in_context, "MOST_ROWS", 40)
+def test_a_context_drawn_by_class_gets_the_balance_of_the_table_back(family, settings, make_rows, monkeypatch):
+    monkeypatch.setitem(in_context.MOST_ROWS, settings.package, 40)
     rows, new = make_rows(2, n=300), make_rows(2, n=30, seed=1)
     rare = rows.take(np.concatenate([np.flatnonzero(rows.y == 0), np.flatnonzero(rows.y == 1)[:10]]))
     model = family.fit(rare, new, seed=1, deadline=Deadline())
@@ -120,13 +131,14 @@ def test_an_ensemble_with_it_is_saved_by_reference_and_loaded(settings, blobs, t
     X, y = blobs
     model = MetricClassifier("f1", models=[settings], members=3, random_state=0, device="cpu").fit(X, y)
     folder = tmp_path / "model"
-    assert [row.name for row in model.models_] == [settings.package]
+    assert [row.name for row in model.models_] == [in_context.FAMILIES[settings.package]]
     model.save(folder)
     held = b"".join(path.read_bytes() for path in folder.iterdir())
     assert settings.weights.encode() not in held
     assert model.ensemble_.members[0].model.weights.sha256.encode() in held
-    with pytest.raises(ValueError, match="no weights of"):
-        MetricClassifier.load(folder)
+    if settings.package != "metricfit":  # whose weights are installed with it
+        with pytest.raises(ValueError, match="no weights of"):
+            MetricClassifier.load(folder)
     again = MetricClassifier.load(folder, weights=settings.weights)
     np.testing.assert_array_equal(again.predict_proba(X[:20]), model.predict_proba(X[:20]))
     (tmp_path / "other.ckpt").write_bytes(b"other weights")
@@ -164,7 +176,9 @@ def test_tables_that_it_is_not_for_are_skipped(family, make_rows):
 def test_nothing_is_downloaded_unless_asked(settings, tmp_path, monkeypatch):
     monkeypatch.setattr(in_context, "own_weights", lambda package: None)
     with pytest.raises(InvalidValueError, match="download=True"):
-        MetricClassifier("f1", models=[settings.package]).fit(np.arange(40.0).reshape(20, 2), np.arange(20) % 2)
+        MetricClassifier("f1", models=[in_context.FAMILIES[settings.package]]).fit(
+            np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+        )
     with pytest.raises(InvalidValueError, match="no weights"):
         InContextFamily(InContext(settings.package, weights=str(tmp_path / "missing.ckpt")))
 
@@ -196,3 +210,13 @@ def _without(package, imports):
         return imports(name, *arguments, **keywords)
 
     return load
+
+
+def test_our_network_says_so_for_three_classes_and_needs_no_column_that_differs():
+    family = InContextFamily(InContext("metricfit", members=1))
+    rows = TrainingRows(Features(np.ones((30, 2), dtype=np.float32)), np.arange(30) % 3, None, 3)
+    assert family.reason_to_skip(rows) == "more than 2 classes"
+    labels = (np.arange(30) % 3 == 0).astype(np.int64)
+    constant = TrainingRows(rows.features, labels, None, 2)
+    logits = family.fit(constant, constant, seed=0, deadline=Deadline()).logits(rows.features)
+    np.testing.assert_allclose(logits, np.log(0.5), rtol=1e-6)
