@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import torchmetrics
 from sklearn import metrics as theirs
 from sklearn.base import clone
 from sklearn.inspection import permutation_importance
@@ -207,3 +208,52 @@ def test_two_classes_in_two_writings_are_not_three_classes(other):
             score(predicted, target, "f1")
     assert score(ones, written > 0, "f1") == theirs.f1_score(written > 0, ones)
     assert score(np.array([0, 1, 255]), np.array([0, 1, 255]), "f1") == 1
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("name", ["accuracy", "f1", "precision", "recall"])
+def test_the_class_of_a_row_may_be_among_several(name, k):
+    rng = np.random.default_rng(k)
+    z, y = rng.normal(size=(200, 5)), rng.integers(0, 5, 200)
+    names = {"accuracy": "MulticlassAccuracy", "f1": "MulticlassF1Score"}.get(name, f"Multiclass{name.title()}")
+    average = "micro" if name == "accuracy" else "macro"
+    expected = getattr(torchmetrics.classification, names)(5, top_k=k, average=average)
+    found = score(z, y, name, top_k=k, average=average)
+    assert found == pytest.approx(expected(torch.from_numpy(z), torch.from_numpy(y)).item(), abs=1e-6)
+    if name == "accuracy":
+        assert found == pytest.approx(theirs.top_k_accuracy_score(y, z, k=k))
+    assert score(torch.from_numpy(z), torch.from_numpy(y), name, top_k=k, average=average) == found
+
+
+def test_a_row_has_exactly_k_labels():
+    rng = np.random.default_rng(0)
+    z, y, weight = rng.normal(size=(60, 6)), rng.integers(0, 2, (60, 6)), rng.random(60)
+    top = np.zeros_like(y)
+    np.put_along_axis(top, np.argsort(-z, axis=1)[:, :2], 1, axis=1)
+    for average in ("macro", "micro"):
+        expected = theirs.precision_score(y, top, average=average, sample_weight=weight)
+        found = score(z, y, "precision", task="multilabel", average=average, weight=weight, top_k=2)
+        assert found == pytest.approx(expected)
+
+
+def test_ignored_rows_are_no_rows_of_the_largest():
+    z = np.eye(3)[[0, 1, 2, 0]]
+    assert score(z, np.array([0, 1, 9, 2]), "accuracy", top_k=2, ignore_index=9) == pytest.approx(2 / 3)
+    assert score(z, np.array([0, 1, 2, 2]), "weighted_kappa", top_k=3) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "message"),
+    [
+        ([0, 1, 2], {"top_k": 0}, "from 1 to 3"),
+        ([0, 1, 2], {"top_k": 4}, "from 1 to 3"),
+        ([0, 1, 5], {"top_k": 2}, "class numbers lie in 0..2"),
+        ([0, 1, 2], {"top_k": 2, "threshold": 0.5}, "leave threshold out"),
+        (np.eye(3, dtype=int), {"top_k": 2, "ignore_index": 1}, "leave ignore_index out"),
+    ],
+)
+def test_what_top_k_does_not_take(target, settings, message):
+    with pytest.raises(ValueError, match=message):
+        score(np.eye(3), np.array(target), "f1", task="multilabel" if np.ndim(target) == 2 else None, **settings)
+    with pytest.raises(ValueError, match="several classes"):
+        score(np.ones(3), np.array([0, 1, 1]), "f1", top_k=1)

@@ -27,6 +27,9 @@ class Counts:
     positive one. Counts add: the counts of two batches are the sum of theirs, and ``sum(list_of_counts)`` is the sum of
     many.
 
+    They are the right ones for sums of your own, over batches, groups or thresholds. For one number of outputs in
+    memory there is ``metricfit.score``.
+
     Two Counts are equal if they hold the same numbers and ``exclusive`` is the same; the type and the device of the
     arrays do not matter. Counts cannot be hashed, because their arrays can change in place.
 

@@ -95,6 +95,8 @@ class Accumulator(_Stream):
     Counts of hard decisions are summed, so that the value is that of all rows together, which the mean of the values
     of the batches is not. The sum is a buffer: ``.to()`` and ``state_dict`` include it.
 
+    It is the right one in a loop of your own, batch by batch, at a threshold that is known before.
+
     Args:
         metric: A Metric, its name or a function of Counts.
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two of them.
@@ -306,6 +308,9 @@ class BinnedScores(_Stream):
     For several labels every label has bins of its own; for exclusive classes every class against the rest. A label
     between 0 and 1, or the share of a class, counts as this share of a positive and the rest of a negative, as in
     ``Counts``.
+
+    It is the right one in a loop of your own for areas, curves and the best threshold, which an ``Accumulator`` cannot
+    give.
 
     Args:
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two of them.

@@ -10,7 +10,7 @@ from metricfit.core.arrays import is_array, is_floating, is_tensor, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_hard, count_labels
 from metricfit.core.settings import CountSettings
-from metricfit.core.tasks import canonical
+from metricfit.core.tasks import canonical, read_task
 from metricfit.core.types import Average, ScalarAverage, Task, Thresholds, ZeroDivision
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics import registry
@@ -39,8 +39,11 @@ def score(
     ignore_index: int | None = None,
     zero_division: ZeroDivision = None,
     pos_label: Any = None,
+    top_k: int | None = None,
 ) -> float:
     """Compute a metric of the outputs of a model, read like the input of a loss, or of predicted labels.
+
+    It is the right one for outputs or labels that are in memory, and one number.
 
     Args:
         logits_or_labels: Logits, tensors or arrays of floats, as ``Counts.hard`` takes them. Anything else is labels.
@@ -54,6 +57,8 @@ def score(
         ignore_index: Rows of logits with this label are not counted.
         zero_division: What a class counts for where its metric is 0/0, as in ``metrics.averaged``.
         pos_label: Which of two predicted labels is the positive one, as in ``Metric.score``.
+        top_k: Of several classes, a row is decided right if its class is among this many largest logits, and otherwise
+            as its largest one says. Of several labels, every row has exactly this many: those with the largest logits.
 
     Returns:
         The value.
@@ -67,6 +72,8 @@ def score(
         0.6666666666666666
         >>> score([1, 0, 1], [1, 0, 0], "f1"), score(np.array([2.0, -1.0, 0.5]), np.array([1, 0, 0]), "auroc")
         (0.6666666666666666, 1.0)
+        >>> score(np.array([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3]]), np.array([2, 1]), "accuracy", top_k=2)
+        0.5
     """
     measure, average, every_class = read_scoring(metric, average)
     if not (is_array(logits_or_labels) and is_floating(logits_or_labels)):
@@ -75,6 +82,15 @@ def score(
         rules = {"pos_label": pos_label, "zero_division": zero_division, "every_class": every_class}
         return float(score_labels(measure, target, logits_or_labels, weight, average, **rules))
     settings = CountSettings(task=task, threshold=threshold, ignore_index=ignore_index)
+    if top_k is not None:
+        if threshold is not None or isinstance(measure, RankingMetric):
+            raise InvalidValueError(
+                "top_k decides by the largest logits: leave threshold out, and name a metric of counts"
+            )
+        counts = count_top(
+            logits_or_labels, target, top_k, settings, weight, matrix=check_of_counts(measure).needs_matrix
+        )
+        return float(averaged(measure, counts, average, zero_division=zero_division))
     if isinstance(measure, RankingMetric):
         batch = canonical(logits_or_labels, target, settings, weight=weight, arrays=True)
         return measure.measure_samples(batch, average)
@@ -82,6 +98,47 @@ def score(
     matrix = check_of_counts(measure).needs_matrix
     counts = count_hard(logits_or_labels, target, settings, weight=weight, matrix=matrix)
     return float(averaged(measure, counts, average, zero_division=zero_division))
+
+
+def count_top(
+    logits: Any, target: Any, k: int, settings: CountSettings, weight: Any = None, *, matrix: bool = False
+) -> Counts:
+    """Count the decisions of the k largest logits of every row, of several classes or labels.
+
+    Args:
+        logits: Logits ``(n, c)``.
+        target: Class numbers ``(n,)``, or labels 0 and 1 ``(n, c)``.
+        k: How many of the largest logits count.
+        settings: The task, and the label that is ignored.
+        weight: One weight per row.
+        matrix: Whether to count the confusion matrix of several classes.
+
+    Returns:
+        The counts.
+
+    Raises:
+        InvalidValueError: There are not so many logits, or the shapes are not of classes or labels.
+    """
+    z, y = to_numpy(logits, np.float64), to_numpy(target)
+    task = read_task(z, y, settings.task)
+    if task == "binary" or z.ndim != 2 or y.ndim > 2 or y.ndim != (2 if task == "multilabel" else 1):
+        raise InvalidValueError(
+            f"top_k is for logits (n, c) of several classes with class numbers (n,), or of labels (n, c); got logits "
+            f"{z.shape} with target {y.shape}"
+        )
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= z.shape[1]:
+        raise InvalidValueError(f"top_k is a whole number from 1 to {z.shape[1]}, got {quote(k)}")
+    place = np.argsort(np.argsort(-z, axis=1, kind="stable"), axis=1)
+    if task == "multilabel":
+        if settings.ignore_index is not None:
+            raise InvalidValueError("top_k counts all labels of a row: leave ignore_index out")
+        return _count_columns(y, (place < k).astype(np.int64), weight)
+    kept = np.ones(len(y), bool) if settings.ignore_index is None else y != settings.ignore_index
+    place, y, weight = place[kept], y[kept], None if weight is None else to_numpy(weight)[kept]
+    if len(y) and not ((y >= 0) & (y < z.shape[1])).all():
+        raise InvalidValueError(f"class numbers lie in 0..{z.shape[1] - 1}, got {y.min()} to {y.max()}")
+    decided = np.where(place[np.arange(len(y)), y] < k, y, place.argmin(1))
+    return count_labels(decided, y, num_classes=z.shape[1], weight=weight, matrix=matrix)
 
 
 def score_labels(

@@ -138,6 +138,8 @@ def evaluate(
 ) -> Evaluation:
     """Measure a model's decisions on data, in eval mode and without gradients.
 
+    It is the right one for a trained model and a data set: it runs the model, and measures several metrics at once.
+
     Args:
         model: A module that gives logits, or a FitResult; it is run where its weights are.
         data: ``(X, y)``, ``(X, y, weight)``, a dictionary of them as for ``fit``, a Dataset or a DataLoader.

@@ -87,6 +87,9 @@ class Measured:
 class Monitor:
     """A value that says how good a model is on the validation set.
 
+    It is the right one where models or epochs are compared, as in ``fit``: it knows the direction of the metric, the
+    best threshold and requirements.
+
     Args:
         metric: "loss", "auroc", "average_precision", "auroc_ovo", a Metric, its name or a function of Counts. Of
             several classes, "auroc" and "average_precision" rank each one against the rest, "auroc_ovo" all pairs.
