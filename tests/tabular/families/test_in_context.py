@@ -216,6 +216,8 @@ def test_our_network_says_so_for_three_classes_and_needs_no_column_that_differs(
     family = InContextFamily(InContext("metricfit", members=1))
     rows = TrainingRows(Features(np.ones((30, 2), dtype=np.float32)), np.arange(30) % 3, None, 3)
     assert family.reason_to_skip(rows) == "more than 2 classes"
+    many = TrainingRows(Features(np.ones((10_001, 2), dtype=np.float32)), np.arange(10_001) % 2, None, 2)
+    assert family.reason_to_skip(many) == "more than 10,000 rows"
     labels = (np.arange(30) % 3 == 0).astype(np.int64)
     constant = TrainingRows(rows.features, labels, None, 2)
     logits = family.fit(constant, constant, seed=0, deadline=Deadline()).logits(rows.features)

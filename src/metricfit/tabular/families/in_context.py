@@ -50,6 +50,8 @@ MOST_COLUMNS = 500
 #: Rows of the context, beyond which rows are drawn.
 MOST_ROWS: dict[str, int] = {"metricfit": 1_000, "tabicl": 2_000, "tabpfn": 2_000}
 MOST_ROWS_ON_GPU = 20_000
+#: Our network leaves out tables of more rows, of which it would read few and predict each slowly.
+MOST_ROWS_OF_TABLE = 10_000
 #: Rows of the two runs whose seconds say how long all folds take, and the least growth with the rows to this power.
 PROBES, LEAST_GROWTH = (64, 256), 1.2
 #: Bytes of memory per row and column: numbers of 4 bytes, by the width of the column embeddings, in several copies.
@@ -293,6 +295,8 @@ class InContextFamily(Family):
     def reason_to_skip(self, rows: TrainingRows) -> str | None:
         """Skip tables with more columns or classes than the weights are for, and rows with weights."""
         columns, most = rows.features.take(np.arange(1)).encoded.shape[1], MOST_CLASSES[self.settings.package]
+        if self.settings.package == "metricfit" and len(rows) > MOST_ROWS_OF_TABLE:
+            return f"more than {MOST_ROWS_OF_TABLE:,} rows"
         if columns > MOST_COLUMNS:
             return f"more than {MOST_COLUMNS} columns"
         if rows.classes > most:
