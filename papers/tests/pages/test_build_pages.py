@@ -200,16 +200,16 @@ def test_a_table_of_paths_has_a_picture_and_shows_what_searches_chose(tmp_path):
     stored_results.take(tmp_path / "one", tmp_path / "results")
     build.build(tmp_path / "results", tmp_path, tmp_path, tmp_path / "img", tmp_path / "sizes.json")
     page = (tmp_path / "surrogate-f-beta.md").read_text(encoding="utf-8")
-    assert "reproduction-surrogate-2-paths.svg" in page
+    assert "reproduction-surrogate-2-paper-paths.svg" in page
     assert "| MAE | 0.100 | 0.100 | 0.600 | 0.600 |" in page
-    assert "reproduction-surrogate-2-tests.svg" in page
+    assert "reproduction-surrogate-2-paper-tests.svg" in page
     assert "| MAE | 3 trials | 0.500 (0.400 to 0.700) | 0.500 | 0.900 (0.900 to 0.900) | 0.900 |" in page
     older = tmp_path / "pages of older results"
     older.mkdir()
     stored_results.take(tmp_path / "older", older)
     build.build(older, older, older, older / "img", older / "sizes.json")
     assert "-tests.svg" not in (older / "surrogate-f-beta.md").read_text(encoding="utf-8")
-    drawn = (tmp_path / "img" / "reproduction-surrogate-2-paths.svg").read_text(encoding="utf-8")
+    drawn = (tmp_path / "img" / "reproduction-surrogate-2-paper-paths.svg").read_text(encoding="utf-8")
     assert drawn.count("<use ") > 6
     page = (tmp_path / "constrained-training.md").read_text(encoding="utf-8")
     assert "| airplane v automobile, 1:9 | ALM with BCE | constraint: mu 0.3, rho 2; validation AUC 0.9 |" in page

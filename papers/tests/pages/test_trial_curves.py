@@ -12,7 +12,7 @@ def results():
     curves = {"f1": [[0.1, 0.2], [0.3, 0.9], [0.2, 0.4]], "validation f1": [[0.5, 0.6]] * 3}
     rows = {"surrogate F1": older | {"curves": curves}, "BCE": older}
     cells = {row: {"chosen": chosen} for row, chosen in rows.items()}
-    return {"table": "surrogate-2", "protocols": {"paper": {"tshirt": cells}}}
+    return {"tshirt": cells}
 
 
 def test_all_trials_are_used_where_they_are_stored(tmp_path):

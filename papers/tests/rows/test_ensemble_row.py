@@ -23,6 +23,7 @@ from metricfit_papers.models.construction import build_network
 from metricfit_papers.pages.search_choices import choices
 from metricfit_papers.populations import fit_population
 from metricfit_papers.results import markdown, result_files
+from metricfit_papers.results.table_run import UnfinishedCellsError
 from metricfit_papers.rows import ensemble_row
 from metricfit_papers.specs import vocabulary
 from metricfit_papers.specs.table_spec import ProtocolSpec
@@ -220,22 +221,30 @@ def test_a_control_is_trained_further_without_the_constraint(mine, folder, tmp_p
     assert with_more.epochs == [6]
 
 
-@pytest.mark.parametrize(("penalty", "growth"), [("any fall", (0.0, 1e4)), ("large falls", (0.05, 0.2 * 3**3))])
-def test_when_mu_grows_is_the_protocol_s(mine, folder, tmp_path, monkeypatch, penalty, growth):
-    made = set()
+def test_a_protocol_has_its_own_constraint_and_limit_of_epochs(mine, folder, tmp_path, monkeypatch):
+    """As in the authors' repository: other values to choose from, and mu grows after a large fall of the AUC alone."""
+    tried = []
 
     def recorded(*arguments, **settings):
-        if (settings["mu"], settings["rho"]) == (0.2, 3):
-            made.add((settings["fall"], settings["mu_max"]))
+        tried.append((arguments[1].margin, settings))
         return AugmentedLagrangian(*arguments, **settings)
 
     monkeypatch.setattr(ensemble_row, "AugmentedLagrangian", recorded)
-    mine.write_text(TOML.replace('says = "Splits."', f'says = "Splits.", penalty = "{penalty}"'))
-    spec = papers.find_table(str(mine))
-    papers.run_table(spec, "paper", tmp_path / "out", data=folder, epochs=1, trials=2, rows=["with"], device="cpu")
-    assert made == {growth}
-    cell = spec.cell("paper", "pair", spec.rows["with"], 2, None)
-    assert cell["protocol"].get("penalty") == (None if penalty == "any fall" else penalty)
+    own = "{ mu = [0.01, 0.5], rho = [2], margin = [0.0], fall = 0.05 }"
+    for number, more in enumerate(("", f", constraint = {own}, epochs = 1")):
+        mine.write_text(TOML.replace('says = "Splits."', f'says = "Splits."{more}'))
+        spec = papers.find_table(str(mine))
+        result = papers.run_table(
+            spec, "paper", tmp_path / str(number), data=folder, epochs=2 - number, trials=2, rows=["with"], device="cpu"
+        )
+        cell = spec.cell("paper", "pair", spec.rows["with"], 2, None)["protocol"]
+        assert ("constraint" in cell, "epochs" in cell) == (bool(more), False)
+    assert {tuple(settings) for _, settings in tried[:-2]} == {("mu", "rho")}
+    growth = {"rho": 2, "fall": 0.05}
+    assert tried[-2:] == [(0.0, growth | {"mu": mu, "mu_max": mu * 8}) for mu in (0.01, 0.5)]
+    assert result.smaller.startswith("2 of 3 trials, at most 1 of ")
+    with pytest.raises(UnfinishedCellsError, match="3 trials, 1 epochs"):
+        papers.run_table(spec, "paper", tmp_path / "1", data=folder, rows=["with"], train=False)
 
 
 def test_settings_of_the_training_are_chosen_with_the_loss(mine, folder, tmp_path):

@@ -108,18 +108,6 @@ def table_page(spec: TableSpec, stored: dict[str, Results | None], verdicts: Pat
     yield from _read_text(verdicts / f"{spec.name}.md", stored)
     if spec.published:
         yield _picture(drawing.plot, spec, results, images / f"reproduction-{spec.name}.svg", "Published and measured")
-    if any(row.kind == "paths" for row in spec.rows.values()):
-        paths, curves = (images / f"reproduction-{spec.name}-{kind}.svg" for kind in ("paths", "curves"))
-        caption = "Loss and metric of each epoch's training batches, the first trial"
-        yield _picture(drawing.plot_paths, spec, results, paths, caption)
-        caption = "F1 on training batches and on the validation set, accuracy on test images, medians of the trials"
-        yield _picture(drawing.plot_curves, spec, results, curves, caption)
-        yield metric_ranges(spec, results)
-        if stored_results.curves_on_test(spec, results):
-            tests = images / f"reproduction-{spec.name}-tests.svg"
-            caption = "The row's metric and accuracy on the test rows, epoch by epoch: all trials and their median"
-            yield _picture(drawing.plot_tests, spec, results, tests, caption)
-            yield medians_on_test(spec, results)
     for protocol, datasets in stored_results.of_protocols(spec, results):
         yield f'<a id="{spec.name}-{protocol}"></a>\n\n### {spec.name}, {protocol}'
         yield " ".join(spec.protocols[protocol].says.split())
@@ -128,6 +116,8 @@ def table_page(spec: TableSpec, stored: dict[str, Results | None], verdicts: Pat
             yield from over_sets(spec, shown)
         for dataset in [] if spec.averaged else shown["datasets"]:
             yield markdown.format_table(spec, shown, dataset)
+        if any(row.kind == "paths" for row in spec.rows.values()):
+            yield from _paths(spec, shown["datasets"], images / f"reproduction-{spec.name}-{protocol}")
         yield from filter(
             None,
             [
@@ -140,6 +130,19 @@ def table_page(spec: TableSpec, stored: dict[str, Results | None], verdicts: Pat
     notes = [*spec.notes, *(f"{row.title}: {row.note}" for row in spec.rows.values() if row.note)]
     if notes:
         yield "\n".join(f"- {note}" for note in notes)
+
+
+def _paths(spec: TableSpec, datasets: Results, image: Path) -> Iterator[str]:
+    """Yield the figures and tables of the rows of paths under a protocol."""
+    caption = "Loss and metric of each epoch's training batches, the first trial"
+    yield _picture(drawing.plot_paths, spec, datasets, image.with_name(f"{image.name}-paths.svg"), caption)
+    caption = "F1 on training batches and on the validation set, accuracy on test images, medians of the trials"
+    yield _picture(drawing.plot_curves, spec, datasets, image.with_name(f"{image.name}-curves.svg"), caption)
+    yield metric_ranges(spec, datasets)
+    if stored_results.curves_on_test(spec, datasets):
+        caption = "The row's metric and accuracy on the test rows, epoch by epoch: all trials and their median"
+        yield _picture(drawing.plot_tests, spec, datasets, image.with_name(f"{image.name}-tests.svg"), caption)
+        yield medians_on_test(spec, datasets)
 
 
 def _picture(
@@ -200,14 +203,14 @@ def runs_of(spec: TableSpec, datasets: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def metric_ranges(spec: TableSpec, results: Results) -> str:
+def metric_ranges(spec: TableSpec, datasets: Results) -> str:
     """Make a table of the range of the metric, because the correlation means nothing if the metric did not change."""
     head = ["row, first trial", "its metric, first epoch", "lowest", "highest", "last epoch"]
     lines = [
         markdown.markdown_line(
             [spec.rows[row].title, *(f"{v:.3f}" for v in (values[0], min(values), max(values), values[-1]))]
         )
-        for row, path in stored_results.paths_of(spec, results).items()
+        for row, path in stored_results.paths_of(spec, datasets).items()
         if (values := path["metric"])
     ]
     return "\n".join([markdown.markdown_line(head), markdown.markdown_line(["---"] + ["---:"] * 4), *lines])

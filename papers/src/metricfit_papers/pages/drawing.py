@@ -89,12 +89,12 @@ def plot(spec: TableSpec, results: Results, path: Path) -> None:
         figure.tight_layout(rect=(0, 0.3 / height, 1, 1))
 
 
-def plot_paths(spec: TableSpec, results: Results, path: Path) -> None:
+def plot_paths(spec: TableSpec, datasets: Results, path: Path) -> None:
     """Draw one panel per row: one dot per epoch of the first trial, its metric over its loss, later epochs darker.
 
     The axis of the metric is 0 to 1 in all panels, so that a metric that does not change is seen as such.
     """
-    paths = paths_of(spec, results)
+    paths = paths_of(spec, datasets)
     across = 4
     down = -(-len(paths) // across)
     with picture(spec, path, down, across, (2.3 * across, 2.1 * down)) as (figure, axes):
@@ -115,9 +115,9 @@ def plot_paths(spec: TableSpec, results: Results, path: Path) -> None:
         figure.tight_layout()
 
 
-def plot_tests(spec: TableSpec, results: Results, path: Path) -> None:
+def plot_tests(spec: TableSpec, datasets: Results, path: Path) -> None:
     """Draw one panel per row: its metric and its accuracy on the test rows, all trials and thicker their median."""
-    tests = curves_on_test(spec, results)
+    tests = curves_on_test(spec, datasets)
     across = 4
     down = -(-len(tests) // across)
     with picture(spec, path, down, across, (2.3 * across, 0.4 + 2.1 * down)) as (figure, axes):
@@ -139,7 +139,7 @@ def plot_tests(spec: TableSpec, results: Results, path: Path) -> None:
         figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / (0.4 + 2.1 * down)))
 
 
-def plot_curves(spec: TableSpec, results: Results, path: Path) -> None:
+def plot_curves(spec: TableSpec, datasets: Results, path: Path) -> None:
     """Draw Figures 2 and 5 of Lee et al. 2021, medians of the trials by epoch, for the rows for F1."""
     wanted = [name for name, row in spec.rows.items() if row.settings.get("metric") in ("f1", "fbeta(beta=1.0)")]
     panels = {
@@ -147,7 +147,7 @@ def plot_curves(spec: TableSpec, results: Results, path: Path) -> None:
         "validation f1": "(b) F1, validation set",
         "test accuracy": "(c) accuracy, test images",
     }
-    curves = {row: of_row for row, of_row in curves_of(spec, results).items() if row in wanted}
+    curves = {row: of_row for row, of_row in curves_of(spec, datasets).items() if row in wanted}
     with picture(spec, path, 1, len(panels), (9.6, 3.3)) as (figure, axes):
         for axis, (name, title) in zip(axes, panels.items(), strict=True):
             drawn = {row: of_row[name] for row, of_row in curves.items() if name in of_row}

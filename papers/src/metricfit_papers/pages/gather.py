@@ -70,7 +70,7 @@ class Run:
     def not_in(self, stored: Results) -> list[tuple[str, str]]:
         """Return the datasets and rows of the run that stored results lack, or have of fewer trials or epochs."""
         spec = papers.find_table(self.table)
-        trials, epochs = self.trials or spec.trials, self.epochs or math.inf
+        trials, epochs = self.trials or spec.trials, spec.protocols[self.protocol].limit(self.epochs) or math.inf
         rows_of = stored["protocols"].get(self.protocol, {})
         return [
             (dataset, row.name)

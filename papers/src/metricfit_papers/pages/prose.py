@@ -10,6 +10,8 @@ A place in double brackets names what stands there; parts are separated by bars:
 - ``[[p: btg-1 | paper | adult | F1* minus BCE | f1]]``: Wilcoxon's p of the pairs of trials;
 - ``[[agree: btg-1 | code | mammography]]``: how many published numbers are within two published deviations, of runs of
   any length; several datasets are separated by commas, and ``all`` stands for all of them;
+- ``[[learns: surrogate-2 | paper | tshirt | BCE]]``: the first epoch of the first trial with a validation value above 0.25;
+- ``[[late: surrogate-2 | paper | tshirt | BCE]]``: Pearson's r of loss and metric in the second half of its epochs;
 - ``[[apart: constrained-2 | paper | airplane-automobile-9 | fpr100]]``: the mean over the rows of measured minus
   published numbers, with its sign.
 """
@@ -31,6 +33,8 @@ from metricfit_papers.specs.toml_section import SpecError
 PLACE = re.compile(r"\[\[(?:(\w+): )?([^]]+)\]\]")
 MINUS = " minus "
 PLACES = 2
+#: F1 of a network that has learned; one that calls all images positive has 0.18 on the sets with such rows.
+LEARNED = 0.25
 
 Stored = Mapping[str, Results | None]
 
@@ -114,6 +118,17 @@ def _apart(results: Stored, table: str, protocol: str, dataset: str, column: str
     return _signed(statistics.fmean(from_published(table_spec(table), dataset, rows, column)), PLACES)
 
 
+def _learns(results: Stored, table: str, protocol: str, dataset: str, row: str) -> str:
+    (values,) = _datasets(results, table, protocol)[dataset][row]["chosen"]["watched"].values()
+    return str(next(epoch for epoch, value in enumerate(values, start=1) if value > LEARNED))
+
+
+def _late(results: Stored, table: str, protocol: str, dataset: str, row: str) -> str:
+    path = _datasets(results, table, protocol)[dataset][row]["chosen"]["path"]
+    losses, values = (path[name][len(path[name]) // 2 :] for name in ("loss", "metric"))
+    return f"{statistics.correlation(losses, values):.3f}"
+
+
 def _signed(difference: float, places: int) -> str:
     """Return a difference with its sign; a difference that rounds to 0 has none.
 
@@ -130,5 +145,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "above": _above,
     "p": _p,
     "agree": _agree,
+    "learns": _learns,
+    "late": _late,
     "apart": _apart,
 }

@@ -69,5 +69,6 @@ def describe_smaller(spec: TableSpec, rows: Rows) -> str:
     parts = []
     for size, titles in titles_by_size.items():
         named = [f"{title} in some rows" if occurrences[title] > 1 else title for title in titles]
+        named = ["some rows"] if len(occurrences) == 1 else named
         parts += [f"{', '.join(named)}: {size}"] if size else []
     return "; ".join(parts)

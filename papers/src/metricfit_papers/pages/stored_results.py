@@ -133,13 +133,15 @@ def of_protocols(spec: TableSpec, results: Results) -> list[tuple[str, Any]]:
     return [(name, results["protocols"][name]) for name in spec.protocols if name in results["protocols"]]
 
 
-def curves_of(spec: TableSpec, results: Results) -> dict[str, dict[str, list[list[float]]]]:
+def curves_of(spec: TableSpec, datasets: Results) -> dict[str, dict[str, list[list[float]]]]:
     """Return for each row of paths its values by trial and epoch: on training batches, validation and test rows.
 
-    Where results have only the first trial of a value, it is a list of one.
+    Args:
+        spec: The table.
+        datasets: What is stored under one protocol. Where it has only the first trial of a value, this is a list of one.
     """
     curves = {}
-    for rows in (rows for datasets in results["protocols"].values() for rows in datasets.values()):
+    for rows in datasets.values():
         for row in spec.rows:
             chosen = rows.get(row, {}).get("chosen", {})
             if "path" in chosen:
@@ -149,13 +151,13 @@ def curves_of(spec: TableSpec, results: Results) -> dict[str, dict[str, list[lis
     return curves
 
 
-def curves_on_test(spec: TableSpec, results: Results) -> dict[str, dict[str, list[list[float]]]]:
+def curves_on_test(spec: TableSpec, datasets: Results) -> dict[str, dict[str, list[list[float]]]]:
     """Return the curves of the rows that have numbers on the test rows; older results have none."""
-    return {row: curves for row, curves in curves_of(spec, results).items() if "test metric" in curves}
+    return {row: curves for row, curves in curves_of(spec, datasets).items() if "test metric" in curves}
 
 
-def paths_of(spec: TableSpec, results: Results) -> dict[str, dict[str, list[float]]]:
+def paths_of(spec: TableSpec, datasets: Results) -> dict[str, dict[str, list[float]]]:
     """Return for each row the values of its first trial by epoch."""
     return {
-        row: {name: trials[0] for name, trials in curves.items()} for row, curves in curves_of(spec, results).items()
+        row: {name: trials[0] for name, trials in curves.items()} for row, curves in curves_of(spec, datasets).items()
     }

@@ -25,11 +25,11 @@ def median_curve(curves: Sequence[Sequence[float]]) -> list[float]:
     ]
 
 
-def medians_on_test(spec: TableSpec, results: Results) -> str:
+def medians_on_test(spec: TableSpec, datasets: Results) -> str:
     """Make a table of medians on the test rows: at the last epoch with the range of the trials, and the highest."""
     columns = [f"{name}, {which}" for name in NAMES.values() for which in ("last epoch", "highest median")]
     lines = [markdown_line(["row, on the test rows", "trials", *columns]), markdown_line(["---"] + ["---:"] * 5)]
-    for row, tests in curves_on_test(spec, results).items():
+    for row, tests in curves_on_test(spec, datasets).items():
         cells = [spec.rows[row].title, count_trials(len(tests["test metric"]))]
         for name in NAMES:
             last, median = [curve[-1] for curve in tests[name]], median_curve(tests[name])

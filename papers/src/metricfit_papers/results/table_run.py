@@ -196,7 +196,7 @@ def run_table(
     """
     _check_words(spec, protocol, only, rows, without)
     check_device(device)
-    number = trials or spec.trials
+    number, epochs = trials or spec.trials, spec.protocols[protocol].limit(epochs)
     datasets = [name for name in spec.datasets if not only or name in only]
     shown = choose_rows(spec, protocol, rows, without)
     if not shown:

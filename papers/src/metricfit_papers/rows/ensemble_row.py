@@ -6,6 +6,8 @@ Sangalli et al. 2021, Sections 4 and 5.2, Appendices B and E. A row's settings:
 - ``grid``: lists of the loss's arguments to choose from; "N/3" is a third of the negatives for each positive;
 - ``class_counts``: true for losses that take the numbers of negatives and positives;
 - ``constraint``: ``mu``, ``rho`` and ``margin``, lists to choose from, and ``without``, pairs of mu and rho left out.
+  A protocol's own ``constraint`` replaces it. With ``fall``, mu grows as in the authors' repository: after a fall of the
+  validation AUC by more than this, to at most mu times rho cubed.
   Each base network is then trained on with a RankingConstraint as an AugmentedLagrangian: first mu and rho are chosen,
   at the first margin, then the margin. If the table has a column of DeLong's test against training on, the base
   networks are also trained on without the constraint;
@@ -41,11 +43,7 @@ from metricfit_papers.specs.expressions import build_object
 from metricfit_papers.specs.table_spec import UNCONSTRAINED, TrainingSpec
 
 SETTINGS = ("training", "grid", "class_counts", "constraint", "again")
-CONSTRAINT = ("mu", "rho", "margin", "without")
-#: The fall of the validation AUC after which mu grows in the authors' repository, up to mu times rho cubed.
-LARGE_FALLS, LARGE_FALL = "large falls", 0.05
-#: The largest mu otherwise, that of `AugmentedLagrangian`.
-MU_MAX = 1e4
+CONSTRAINT = ("mu", "rho", "margin", "without", "fall")
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,8 @@ def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
         raise InvalidValueError(
             f'a row of kind ensemble is chosen by training.monitor = "auroc", got {job.training.monitor!r}'
         )
-    _check(job.row.settings)
+    grid = _constraint_grid(job)
+    _check(job.row.settings, grid)
     trainings, settings = (list(_grid(job.row.settings.get(key, {}))) for key in ("training", "grid"))
     jobs = [(replace(job, training=replace(job.training, **training)), training) for training in trainings]
     base, training = max(
@@ -86,9 +85,9 @@ def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     chosen: dict[str, Any] = {"training": training} if training else {}
     chosen |= {"base": dict(base.setting), "validation AUC of the base": base.value}
     final, compared = base, dict[str, Candidate]()
-    grid = job.row.settings.get("constraint")
     if grid is not None:
-        final = search(partial(_constrained, job, trials, base), lambda each: each.value, **grid)
+        fall = grid.pop("fall", None)
+        final = search(partial(_constrained, job, trials, base, fall), lambda each: each.value, **grid)
         chosen |= {"constraint": dict(final.setting), "validation AUC": final.value}
         compared = {column_names.DELONG: base}
         if any(metric.startswith(column_names.DELONG_CONTROL) for metric in job.metrics.values()):
@@ -136,8 +135,14 @@ def in_ratios(value: Any, ratio: int) -> Any:
     return int(match[1] or 1) * ratio / int(match[2] or 1)
 
 
+def _constraint_grid(job: RowJob) -> dict[str, Any] | None:
+    """Return the settings of the constraint, of the protocol or else of the row; None for a row without one."""
+    own = job.row.settings.get("constraint")
+    return None if own is None else dict(job.protocol.constraint or own)
+
+
 def _constrained(
-    job: RowJob, trials: Sequence[Trial], base: Candidate, mu: float, rho: float, margin: float
+    job: RowJob, trials: Sequence[Trial], base: Candidate, fall: float | None, mu: float, rho: float, margin: float
 ) -> Candidate:
     """Train the base networks further with a constraint."""
     objective = AugmentedLagrangian(
@@ -145,8 +150,7 @@ def _constrained(
         RankingConstraint(margin, size=len(trials[0].train)),
         mu=mu,
         rho=rho,
-        mu_max=mu * rho**3 if job.protocol.penalty == LARGE_FALLS else MU_MAX,
-        fall=LARGE_FALL if job.protocol.penalty == LARGE_FALLS else 0.0,
+        **({} if fall is None else {"fall": fall, "mu_max": mu * rho**3}),
     )
     return _trained_on(job, trials, base, {"mu": mu, "rho": rho, "margin": margin}, objective)
 
@@ -204,9 +208,8 @@ def _grid(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
         yield dict(zip(grid, values, strict=True))
 
 
-def _check(settings: Mapping[str, Any]) -> None:
+def _check(settings: Mapping[str, Any], constraint: Mapping[str, Any] | None) -> None:
     unknown = [key for key in settings if key not in SETTINGS]
-    constraint = settings.get("constraint")
     names = [field.name for field in fields(TrainingSpec)]
     if not set(settings.get("training", {})) <= set(names):
         raise InvalidValueError(

@@ -15,7 +15,6 @@ from metricfit_papers.specs.table_spec import (
     ALL,
     AUROC,
     CHECKPOINTS,
-    PENALTIES,
     SPLITS,
     THRESHOLDED,
     UNCONSTRAINED,
@@ -167,7 +166,8 @@ def _protocol(name: str, section: Section) -> ProtocolSpec:
         auroc=section.one_of("auroc", AUROC, usual.auroc),
         checkpoint=section.one_of("checkpoint", CHECKPOINTS, usual.checkpoint),
         decided=section.checked("decided", str, check_decided, usual.decided),
-        penalty=section.one_of("penalty", PENALTIES, usual.penalty),
+        epochs=section.take("epochs", int, None),
+        constraint=section.take("constraint", dict, {}),
     )
     section.done()
     return protocol

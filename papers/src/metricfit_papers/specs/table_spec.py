@@ -14,7 +14,6 @@ THRESHOLDED = ("probabilities", "outputs")
 OUTPUTS = ("probabilities", "logits")
 AUROC = ("scores", "labels")
 CHECKPOINTS = ("best validation", "best test")
-PENALTIES = ("any fall", "large falls")
 MEAN, HALF, TUNED = "mean", "half", "tuned "
 #: Instead of a way of making decisions: the networks before a constraint was added.
 UNCONSTRAINED = "unconstrained"
@@ -79,8 +78,9 @@ class ProtocolSpec:
         checkpoint: The weights with the "best validation" value, or for each column the "best test" score over all
             weights that were the best on the validation rows at some point.
         decided: How decisions are made: "mean" over the thresholds 0.1 to 0.9, "half" for 0.5, or "tuned METRIC".
-        penalty: When the penalty factor of a constraint grows: after "any fall" of the validation AUC, or after "large
-            falls" of more than 0.05, to at most mu times rho cubed.
+        epochs: The maximum number of epochs, if it is smaller than the table's.
+        constraint: Settings of a constraint that replace the rows' own, and ``fall``: mu grows after a fall of the
+            validation AUC by more than this, to at most mu times rho cubed.
     """
 
     name: str
@@ -93,7 +93,16 @@ class ProtocolSpec:
     auroc: str = "scores"
     checkpoint: str = "best validation"
     decided: str = MEAN
-    penalty: str = "any fall"
+    epochs: int | None = None
+    constraint: Mapping[str, Any] = field(default_factory=dict)
+
+    def limit(self, epochs: int | None) -> int | None:
+        """Return the smaller of a limit of epochs and the protocol's own; None if there is neither.
+
+        >>> ProtocolSpec("short", "Stopped early.", epochs=20).limit(15), ProtocolSpec("paper", "").limit(None)
+        (15, None)
+        """
+        return min((limit for limit in (epochs, self.epochs) if limit is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -267,8 +276,8 @@ class TableSpec:
         for key in ("title", "note", "tags", "decided", "of", "gathers", "protocols"):
             del settings[key]
         how = asdict(self.protocols[protocol])
-        for key in ("says", "decided", *(["penalty"] if how["penalty"] == "any fall" else [])):
-            del how[key]  # a default that older cells do not name
+        for key in ("says", "decided", "epochs", *([] if how["constraint"] else ["constraint"])):
+            del how[key]  # the limit of epochs is below; older cells do not name a constraint that is not there
         return {
             "dataset": asdict(self.datasets[dataset]) | {"title": None},
             "prepare": self.prepare,
