@@ -101,7 +101,9 @@ def test_verdicts_on_the_surrogate_follow_the_runs_of_full_length():
     best = {row: max(each["values"]["watched"]) for row, each in rows.items()}
     assert best["BCE"] > best["macro soft F1"] > best["surrogate F1"]
     assert verdicts["surrogate-highest-f1"] == "does not hold"
-    late = {row: float(prose.fill(f"[[late: surrogate-2|paper|tshirt|{row}]]", {"surrogate-2": stored})) for row in rows}
+    late = {
+        row: float(prose.fill(f"[[late: surrogate-2|paper|tshirt|{row}]]", {"surrogate-2": stored})) for row in rows
+    }
     assert max(late.values()) < -0.9
     assert verdicts["surrogate-soft-f-beta-does-not-move"] == "does not hold"
 

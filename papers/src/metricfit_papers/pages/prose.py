@@ -10,7 +10,8 @@ A place in double brackets names what stands there; parts are separated by bars:
 - ``[[p: btg-1 | paper | adult | F1* minus BCE | f1]]``: Wilcoxon's p of the pairs of trials;
 - ``[[agree: btg-1 | code | mammography]]``: how many published numbers are within two published deviations, of runs of
   any length; several datasets are separated by commas, and ``all`` stands for all of them;
-- ``[[learns: surrogate-2 | paper | tshirt | BCE]]``: the first epoch of the first trial with a validation value above 0.25;
+- ``[[learns: surrogate-2 | paper | tshirt | BCE]]``: the first epoch of the first trial with a validation F1 above
+  0.25;
 - ``[[late: surrogate-2 | paper | tshirt | BCE]]``: Pearson's r of loss and metric in the second half of its epochs;
 - ``[[apart: constrained-2 | paper | airplane-automobile-9 | fpr100]]``: the mean over the rows of measured minus
   published numbers, with its sign.

@@ -138,7 +138,7 @@ def curves_of(spec: TableSpec, datasets: Results) -> dict[str, dict[str, list[li
 
     Args:
         spec: The table.
-        datasets: What is stored under one protocol. Where it has only the first trial of a value, this is a list of one.
+        datasets: What is stored under one protocol. If it has only the first trial, the values are lists of one.
     """
     curves = {}
     for rows in datasets.values():

@@ -6,8 +6,8 @@ Sangalli et al. 2021, Sections 4 and 5.2, Appendices B and E. A row's settings:
 - ``grid``: lists of the loss's arguments to choose from; "N/3" is a third of the negatives for each positive;
 - ``class_counts``: true for losses that take the numbers of negatives and positives;
 - ``constraint``: ``mu``, ``rho`` and ``margin``, lists to choose from, and ``without``, pairs of mu and rho left out.
-  A protocol's own ``constraint`` replaces it. With ``fall``, mu grows as in the authors' repository: after a fall of the
-  validation AUC by more than this, to at most mu times rho cubed.
+  A protocol's own ``constraint`` replaces it. With ``fall``, mu grows as in the authors' repository: after a fall of
+  the validation AUC by more than this, to at most mu times rho cubed.
   Each base network is then trained on with a RankingConstraint as an AugmentedLagrangian: first mu and rho are chosen,
   at the first margin, then the margin. If the table has a column of DeLong's test against training on, the base
   networks are also trained on without the constraint;
@@ -145,12 +145,13 @@ def _constrained(
     job: RowJob, trials: Sequence[Trial], base: Candidate, fall: float | None, mu: float, rho: float, margin: float
 ) -> Candidate:
     """Train the base networks further with a constraint."""
+    growth: dict[str, Any] = {} if fall is None else {"fall": fall, "mu_max": mu * rho**3}
     objective = AugmentedLagrangian(
         _loss(job, trials, base.setting),
         RankingConstraint(margin, size=len(trials[0].train)),
         mu=mu,
         rho=rho,
-        **({} if fall is None else {"fall": fall, "mu_max": mu * rho**3}),
+        **growth,
     )
     return _trained_on(job, trials, base, {"mu": mu, "rho": rho, "margin": margin}, objective)
 
