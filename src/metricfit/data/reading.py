@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricfit.data.columnar import arrow_batches, parquet_batches, read_columnar, reading_columnar, to_frame
 from metricfit.data.columns import MAX_COLUMNS, check_names, describe_too_wide
 from metricfit.data.files import (
     CELL,
     OTHERS,
-    PEAK,
     SPOKEN,
     STANDARD_INPUT,
     Source,
@@ -46,7 +46,7 @@ from metricfit.data.text_format import (
     read_csv,
     scan,
 )
-from metricfit.errors import MetricfitError, TableError, first_line, quote, shorten
+from metricfit.errors import TableError, first_line, quote, shorten
 
 #: Rows of a batch: enough to keep the processors busy, and few enough that hundreds of columns fit into a gigabyte.
 BATCH_ROWS = 100_000
@@ -111,7 +111,7 @@ def read_file(
     if known in SEPARATORS:
         frame = read_csv(path, SEPARATORS[known], target, options, text)
     else:
-        other = partial(read_other, known=known) if known in OTHERS else partial(_read_columnar, known=known)
+        other = partial(read_other, known=known) if known in OTHERS else partial(read_columnar, known=known)
         frame = _read_json_lines(path) if known == "json lines" else other(path)
     frame.columns = [str(name) for name in frame.columns]
     _check_frame(frame, path)
@@ -225,91 +225,6 @@ def without_infinities(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 @contextmanager
-def reading_columnar(path: Path, kind: str) -> Iterator[None]:
-    """Say which file is damaged if pyarrow cannot read it.
-
-    Raises:
-        TableError: pyarrow has failed.
-    """
-    try:
-        yield
-    except MetricfitError:
-        raise
-    except Exception as error:  # pyarrow's errors have no other base class in common
-        raise TableError(f"{path} is not a whole {kind.capitalize()} file: {first_line(error)}.") from None
-
-
-def to_frame(rows: Any, path: Path) -> pd.DataFrame:
-    """Convert a table or a batch of Arrow to pandas.
-
-    pandas has no nanoseconds within a time of day, which are cut off, no index of half precision, which becomes
-    single, and no objects for days after the year 9999, which become times in seconds. Columns that pandas wrote
-    from types of Arrow, or of another library, are read as the types of pandas that hold such values.
-
-    Raises:
-        TableError: pandas has nothing that can hold a column; the message names it.
-    """
-    import pyarrow as pa
-
-    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    readable = {pa.time64("ns"): pa.time64("us"), pa.float16(): pa.float32()}
-    for at, column in enumerate(table.schema):
-        if column.type in readable:
-            values = table.column(at).cast(readable[column.type], safe=False)
-            table = table.set_column(at, column.with_type(values.type), values)
-    table = _with_types_of_pandas(table)
-    try:
-        frame: pd.DataFrame = table.to_pandas()
-        return frame
-    except (ValueError, pa.ArrowException):
-        dates = [str(column.name) for column in table.schema if pa.types.is_date(column.type)]
-    try:
-        frame = table.to_pandas(date_as_object=False)
-    except (ValueError, pa.ArrowException) as error:
-        raise TableError(_describe_unreadable(table, path, error)) from None
-    return frame.astype(dict.fromkeys(dates, "datetime64[s]"))
-
-
-def _with_types_of_pandas(table: Any) -> Any:
-    """Remove names of types that pandas cannot read back from what pandas wrote about a table, such as lists of Arrow.
-
-    What cannot be read at all is removed as a whole.
-    """
-    metadata = dict(table.schema.metadata or {})
-    try:
-        about = json.loads(metadata.pop(b"pandas"))
-        for column in about["columns"]:
-            if "[pyarrow]" in column["numpy_type"] or not _is_known_type(column["numpy_type"]):
-                column["numpy_type"] = "object"
-        if {"index_columns", "column_indexes"} <= about.keys():
-            metadata[b"pandas"] = json.dumps(about).encode()
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        pass  # there is nothing about pandas, or nothing that can be read
-    return table.replace_schema_metadata(metadata)
-
-
-def _is_known_type(name: Any) -> bool:
-    try:
-        pd.api.types.pandas_dtype(name)
-    except TypeError:
-        return False
-    return True
-
-
-def _describe_unreadable(table: Any, path: Path, error: Exception) -> str:
-    """Name the first column that cannot be converted to pandas."""
-    for column in table.schema:
-        try:
-            table.select([column.name]).to_pandas(date_as_object=False, ignore_metadata=True)
-        except Exception as of_column:  # pyarrow's errors have no other base class in common
-            return (
-                f"{path}: the column {quote(column.name)} of type {column.type} cannot be read: "
-                f"{first_line(of_column)}. Write it as another type, or as text."
-            )
-    return f"{path} cannot be read: {first_line(error)}."
-
-
-@contextmanager
 def _files_of(sources: Sequence[Source], *, in_batches: bool = False) -> Iterator[list[Path]]:
     """Find the files of a table; standard input is one of them for as long as the context lasts."""
     with ExitStack() as stack:
@@ -338,7 +253,7 @@ def _frames_of(
         for first in range(0, len(frame), rows):
             yield frame.iloc[first : first + rows], min(1.0, (first + rows) / len(frame))
     else:
-        batches = _parquet_batches(path, columns, rows) if known == "parquet" else _arrow_batches(path)
+        batches = parquet_batches(path, columns, rows) if known == "parquet" else arrow_batches(path)
         with reading_columnar(path, known):
             for batch, share in batches:
                 for first in range(0, batch.num_rows or 1, rows):
@@ -362,64 +277,6 @@ def _text_frames(
             if frame is None:
                 return
             yield frame, min(1.0, packed.tell() / size)
-
-
-def _parquet_file(path: Path) -> Any:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
-
-
-def _parquet_batches(path: Path, columns: Collection[str] | None, rows: int) -> Iterator[tuple[Any, float]]:
-    with _parquet_file(path) as file:
-        # Where a column is missing, all others are read, so that a message can name the one that was meant.
-        lacks_some = columns is None or not set(file.schema_arrow.names).issuperset(columns)
-        done, total = 0, file.metadata.num_rows
-        if not total:
-            yield file.schema_arrow.empty_table(), 1.0
-        for batch in file.iter_batches(rows, columns=None if lacks_some else list(columns or ())):
-            done += batch.num_rows
-            yield batch, done / total
-
-
-def _arrow_batches(path: Path) -> Iterator[tuple[Any, float]]:
-    """Read the batches of an Arrow file or stream, then an empty one if there was none."""
-    import pyarrow as pa
-
-    with pa.memory_map(str(path)) as file:
-        try:
-            reader = pa.ipc.open_file(file)
-            total = reader.num_record_batches
-            batches = ((reader.get_batch(number), (number + 1) / total) for number in range(total))
-        except pa.ArrowInvalid:
-            file.seek(0)
-            reader = pa.ipc.open_stream(file)
-            batches = ((batch, min(1.0, file.tell() / file.size())) for batch in reader)
-        is_empty = True
-        for batch, share in batches:
-            is_empty = is_empty and not batch.num_rows
-            yield batch, share
-        if is_empty:
-            yield pa.RecordBatch.from_pylist([], schema=reader.schema), 1.0
-
-
-def _read_columnar(path: Path, known: str) -> pd.DataFrame:
-    """Read a Parquet or Arrow file; the memory is checked before it is taken."""
-    import pyarrow as pa
-
-    with reading_columnar(path, known):
-        if known == "parquet":
-            with _parquet_file(path) as file:
-                metadata = file.metadata
-                unpacked = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-                check_memory(path, PEAK * max(unpacked, CELL * metadata.num_rows * metadata.num_columns))
-                return to_frame(file.read(), path)
-        batches, size = [], 0
-        for batch, _ in _arrow_batches(path):  # one at a time, because batches may be packed
-            size += max(batch.nbytes, CELL * batch.num_rows * batch.num_columns)
-            check_memory(path, PEAK * size)
-            batches.append(batch)
-        return to_frame(pa.Table.from_batches(batches), path)
 
 
 def _read_json_lines(path: Path) -> pd.DataFrame:

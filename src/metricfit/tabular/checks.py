@@ -23,8 +23,9 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from metricfit.core.decisions import count_labels
 from metricfit.core.types import LabelAverage, ScalarAverage
+from metricfit.data.columnar import to_frame
 from metricfit.data.columns import did_you_mean
-from metricfit.data.reading import ParquetTable, to_frame
+from metricfit.data.reading import ParquetTable
 from metricfit.decide.bounds import check_confidence
 from metricfit.decide.costs import RowCosts, mean_cost
 from metricfit.decide.labels import label_value
