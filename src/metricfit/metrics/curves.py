@@ -15,7 +15,7 @@ import numpy as np
 
 from metricfit.core.arrays import Array, in_kind_of, namespace
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import LARGEST, ROUNDING, ratio, where
+from metricfit.core.numerics import ROUNDING, ratio, where
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.areas import auroc as auroc
 from metricfit.metrics.areas import average_precision as average_precision
@@ -27,7 +27,7 @@ from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.sweep import (
     Sweep,
     as_array,
-    choose_among_ties,
+    best_places,
     matrix,
     one_class,
     search_long_column,
@@ -307,11 +307,7 @@ def best_or_nearest(candidates: Sweep, metric: Metric, requirements: Sequence[Re
 def best_of_allowed(candidates: Sweep, metric: Metric, allowed: Array) -> BestThreshold:
     """Return the best of the allowed thresholds; ``choose_among_ties`` says which one of equally good ones."""
     value = one_class(metric, candidates.counts)
-    better = -value if metric.minimize else value
-    highest = float(where(allowed, better, -math.inf).max())
-    # Equal values that were rounded differently are ties.
-    tied = allowed & (better >= highest - ROUNDING * min(abs(highest), LARGEST))
-    index = int(choose_among_ties(tied, candidates.counts.tp[..., 0], candidates.counts.fp[..., 0])[0])
+    index = int(best_places(value, allowed, candidates.counts, minimize=metric.minimize)[0])
     return BestThreshold(float(candidates.thresholds[index]), float(value[index]))
 
 

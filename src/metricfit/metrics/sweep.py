@@ -25,7 +25,7 @@ from metricfit.core.arrays import (
     without_gradient,
 )
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import LARGEST, ROUNDING, sigmoid, where
+from metricfit.core.numerics import LARGEST, ROUNDING, minimum, sigmoid, where
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric
@@ -122,6 +122,25 @@ def choose_among_ties(tied: Array, tp: Array, fp: Array) -> Array:
     first = argmax(tied)[..., None]
     alike = tied & (fp == take_along(fp, first))
     return where(alike, tp, -1.0).argmax(-1)[..., None]  # the first of equal ones
+
+
+def best_places(value: Array, allowed: Array, counts: Counts, *, minimize: bool) -> Array:
+    """Return the place of the best of the allowed thresholds, as ``choose_among_ties`` chooses.
+
+    Args:
+        value: The metric at each threshold, ``(..., thresholds)``, by falling threshold.
+        allowed: Which thresholds may be chosen.
+        counts: The counts at each threshold, ``(..., thresholds, 1)``.
+        minimize: Whether lower is better.
+
+    Returns:
+        The place, ``(..., 1)``.
+    """
+    better = where(allowed, -value if minimize else value, -math.inf)
+    highest = namespace(better).amax(better, -1)[..., None]
+    # Equal values that were rounded differently are ties.
+    tied = allowed & (better >= highest - ROUNDING * minimum(abs(highest), LARGEST))
+    return choose_among_ties(tied, counts.tp[..., 0], counts.fp[..., 0])
 
 
 def area_under_roc(tp: Array, fp: Array) -> Array:

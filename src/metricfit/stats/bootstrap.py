@@ -10,9 +10,9 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from metricfit.core.arrays import Array, is_tensor, to_numpy
+from metricfit.core.arrays import Array, to_numpy
+from metricfit.core.group_labels import number_groups
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics import curves
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -172,34 +172,11 @@ def check_samples(models: dict[str, Array], target: Array, weight: Array | None,
         columns.append(to_numpy(s, np.float64))
     group_numbers = None
     if groups is not None:
-        labels = _check_groups(groups, len(column(target, "target")))
-        labels = labels if weight is None else labels[to_numpy(column(weight, "weight")) > 0]
-        group_numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        group_numbers = number_groups(groups, len(column(target, "target")), "groups").numbers
+        kept = ... if weight is None else to_numpy(column(weight, "weight")) > 0
+        group_numbers = group_numbers[kept]
     weights = None if w is None else to_numpy(w, np.float64)
     return Samples(tuple(columns), to_numpy(y, np.float64), weights, group_numbers)
-
-
-def _check_groups(groups: Array, samples: int) -> npt.NDArray[Any]:
-    """Return one label per sample; they have one type because they are sorted, and none is missing."""
-    labels = np.asarray(to_plain_value(groups) if is_tensor(groups) else groups)
-    if labels.shape != (samples,):
-        raise InvalidValueError(f"groups needs one label per sample: {samples} samples, but shape {labels.shape}")
-    missing = np.array([_is_missing(label) for label in labels]) if labels.dtype == object else labels != labels
-    if missing.any():
-        raise InvalidValueError(
-            f"{missing.sum()} of {samples} samples have no group (None or NaN); give each a unique label if it "
-            "belongs to no other sample, or leave it out"
-        )
-    if labels.dtype == object and len({type(label) for label in labels}) > 1:
-        raise InvalidTypeError("groups holds labels of several types; make them all strings, or all numbers")
-    return labels
-
-
-def _is_missing(label: object) -> bool:
-    try:
-        return label is None or bool(label != label)
-    except TypeError:  # the truth value of pandas.NA is not defined
-        return True
 
 
 def to_plain_value(value: Any) -> Any:

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from metricfit.core.arrays import Array, to_numpy
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import LARGEST, ROUNDING
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.metrics.sweep import choose_among_ties, one_class
+from metricfit.metrics.sweep import best_places, one_class
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -203,14 +202,10 @@ class AtBest:
         """Compute one value per resample."""
         counts = self._sweep.counts(drawn)
         value = one_class(self._metric, counts)
-        better = -value if self._metric.minimize else value
         allowed = np.ones(value.shape, bool)
         for requirement in self._requirements:
             allowed &= requirement.forgives(one_class(requirement, counts))
-        highest = np.where(allowed, better, -np.inf).max(1, keepdims=True)
-        # Values that differ only by rounding are ties.
-        tied = allowed & (better >= highest - ROUNDING * np.minimum(abs(highest), LARGEST))
-        index = choose_among_ties(tied, counts.tp[..., 0], counts.fp[..., 0])
+        index = best_places(value, allowed, counts, minimize=self._metric.minimize)
         feasible = allowed.any(1)
         chosen = np.take_along_axis(value, index, 1)[:, 0]
         threshold = self._sweep.thresholds[index[:, 0]]
