@@ -1,7 +1,13 @@
 """Exact curves and the best threshold, for any metric, from one sort."""
 
 from metricfit.decide.offsets import BestOffsets, best_offsets
-from metricfit.metrics.areas import UndefinedRankingWarning, auroc, average_precision
+from metricfit.metrics.areas import (
+    UndefinedRankingWarning,
+    auroc,
+    average_precision,
+    brier_score,
+    expected_calibration_error,
+)
 from metricfit.metrics.curves import (
     BestThreshold,
     BestThresholds,
@@ -16,7 +22,6 @@ from metricfit.metrics.curves import (
     roc,
 )
 from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning, RequirementValue
-from metricfit.metrics.probability_errors import brier_score, expected_calibration_error
 
 __all__ = [
     "BestOffsets",

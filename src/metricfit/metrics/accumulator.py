@@ -364,16 +364,10 @@ class BinnedScores(_Stream):
         places = ((log_odds + self.limit) / width).floor_().clamp_(0, self.bins - 1).long()
         columns = len(places)
         places += self.bins * torch.arange(columns, device=places.device).unsqueeze(1)
-        weights = None if weight is None else weight.expand_as(places).double()
-        if target.is_floating_point():  # the labels may be between 0 and 1
-            parts = [positive, 1 - positive]
-            parts = parts if weights is None else [part * weights for part in parts]
-            cells = columns * self.bins
-            sums = torch.stack([torch.bincount(places.flatten(), part.flatten(), minlength=cells) for part in parts])
-        else:
-            places += self.bins * columns * (positive == 0)
-            flat = None if weights is None else weights.flatten()
-            sums = torch.bincount(places.flatten(), flat, minlength=2 * columns * self.bins).double()
+        parts = [part.double() for part in (positive, 1 - positive)]
+        parts = parts if weight is None else [part * weight for part in parts]
+        cells = columns * self.bins
+        sums = torch.stack([torch.bincount(places.flatten(), part.flatten(), minlength=cells) for part in parts])
         sums = sums.reshape(2, columns, self.bins)
         self._add(sums, exclusive)
 

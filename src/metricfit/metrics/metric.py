@@ -446,12 +446,14 @@ class MetricFactory(Generic[P]):
         except TypeError as error:
             raise InvalidTypeError(f"{self!r}: {shorten(error)}") from None
         bound.apply_defaults()
-        parameters = self._check_parameters(bound.arguments)
-        bounds = self.bounds(**parameters) if callable(self.bounds) else self.bounds
-        metric = self.metric_class(self.name, self.formula, parameters=parameters, bounds=bounds, **self.settings)
+        metric = self._make(self._check_parameters(bound.arguments))
         if self.__doc__:
             metric.__doc__ = self.__doc__
         return metric
+
+    def _make(self, parameters: dict[str, Any]) -> Metric:
+        bounds = self.bounds(**parameters) if callable(self.bounds) else self.bounds
+        return self.metric_class(self.name, self.formula, parameters=parameters, bounds=bounds, **self.settings)
 
     def _check_parameters(self, values: Mapping[str, object]) -> dict[str, Any]:
         return check_parameters(self.name, values, user_defined=self.settings["user_defined"])

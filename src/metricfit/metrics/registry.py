@@ -24,13 +24,6 @@ _ALIASES = {
 #: Measures of scores, which are no formulas over counts.
 _RANKINGS: dict[str, Any] = {}
 
-#: Names of measures of scores in scikit-learn's ``scoring=``, and the names here.
-_SCORING_OF_SCORES = {
-    "roc_auc": "auroc",
-    "roc_auc_ovr": "auroc",
-    "roc_auc_ovo": "auroc_ovo",
-}
-
 #: Names of other libraries, without ``_score`` at the end and in lower case, and the name here.
 _OTHER_NAMES = {
     "acc": "accuracy",
@@ -171,7 +164,7 @@ def resolve_aliases(text: str) -> str:
 
 def find_ranking(name: str) -> Any | None:
     """Look up a measure of scores by its name; None if there is none of that name."""
-    return _RANKINGS.get(_SCORING_OF_SCORES.get(name, name))
+    return _RANKINGS.get(_OTHER_NAMES.get(name, name) if name.startswith("roc_auc") else name)
 
 
 def rankings() -> tuple[str, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NoReturn, ParamSpec
 
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Formula, Metric, MetricFactory, reduce_by_name
-from metricfit.metrics.metric_parameters import check_parameters
 
 P = ParamSpec("P")
 
@@ -87,31 +87,20 @@ class CostFactory(MetricFactory[P]):
         cost(fp, fn)
     """
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Metric:
-        """Make the metric with these costs.
-
-        Returns:
-            The Metric.
-
-        Raises:
-            InvalidTypeError: A cost is missing, unknown, or neither a number, a list of numbers nor the name of a
-                column; or one is a list and the other a name.
-            InvalidValueError: A number is out of range, or a name is empty.
-        """
-        values = {**dict(zip(self.__signature__.parameters, args, strict=False)), **kwargs}
-        if set(values) != set(self.__signature__.parameters) or not any(isinstance(v, str) for v in values.values()):
-            return super().__call__(*args, **kwargs)
-        parameters: dict[str, Any] = {}
-        for key in self.__signature__.parameters:
-            value = values[key]
-            if isinstance(value, (list, tuple)):
+    def _check_parameters(self, values: Mapping[str, object]) -> dict[str, Any]:
+        has_column = any(isinstance(value, str) for value in values.values())
+        checked: dict[str, Any] = {}
+        for key, value in values.items():
+            if has_column and isinstance(value, (list, tuple)):
                 raise InvalidTypeError(
                     f"{self.name}: {key} must be a number or the name of a column, got {quote(value)}"
                 )
             if value == "":
                 raise InvalidValueError(f"{self.name}: {key} is an empty text; name a column of the table")
-            number = not isinstance(value, str)
-            parameters[key] = check_parameters(self.name, {key: value}, user_defined=False)[key] if number else value
-        metric = RowCost(self.name, self.formula, parameters=parameters)
-        metric.__doc__ = self.__doc__
-        return metric
+            checked |= {key: value} if isinstance(value, str) else super()._check_parameters({key: value})
+        return checked
+
+    def _make(self, parameters: dict[str, Any]) -> Metric:
+        if any(isinstance(value, str) for value in parameters.values()):
+            return RowCost(self.name, self.formula, parameters=parameters)
+        return super()._make(parameters)
