@@ -218,12 +218,13 @@ def evaluate(
     if drops and (per_image or not scored):
         return _measure_stream(parts, monitors, reading)
     logits, batch = join_outputs(parts)
-    if per_image:
-        return replace(_measure_stream([(logits, batch)], monitors, reading), logits=logits, target=batch.y)
-    labels = read_groups(groups, batch.group, source, len(batch), monitors)
-    with_groups = None if labels is None else (torch.from_numpy(labels.numbers), labels.names)
-    result = _measure_together(logits, batch, monitors, isinstance(asked, str), reading, with_groups)
-    return replace(result, logits=None, target=None) if drops else result
+    if per_image or not scored:
+        result = _measure_stream([(logits, batch)], monitors, reading)
+    else:
+        labels = read_groups(groups, batch.group, source, len(batch), monitors)
+        with_groups = None if labels is None else (torch.from_numpy(labels.numbers), labels.names)
+        result = _measure_together(logits, batch, monitors, isinstance(asked, str), reading, with_groups)
+    return result if drops else replace(result, logits=logits, target=batch.y)
 
 
 def _get_threshold(result: Any) -> float | PerLabel | None:
@@ -352,7 +353,7 @@ def _measure_stream(
     if shares is not None:
         of_images = {name: torch.where(shares > 0, each.values(counts), math.nan) for name, each in monitors.items()}
     threshold = _as_result(next(iter(measured.values())).threshold)
-    return _make_evaluation(measured, None, None, threshold, rows=rows, per_image=of_images)
+    return _make_evaluation(measured, threshold, rows=rows, per_image=of_images)
 
 
 def _find_counter(monitors: Iterable[Monitor]) -> Monitor:
@@ -363,7 +364,7 @@ def _find_counter(monitors: Iterable[Monitor]) -> Monitor:
 def _make_evaluation(measured: Mapping[str, Measured], *arguments: Any, **settings: Any) -> Evaluation:
     values = {name: result.value for name, result in measured.items()}
     undefined = frozenset(name for name, result in measured.items() if result.undefined)
-    return replace(Evaluation(values, *arguments, **settings), undefined=undefined)
+    return Evaluation(values, None, None, *arguments, **settings, undefined=undefined)
 
 
 def _measure_together(
@@ -413,19 +414,14 @@ def _measure_together(
             shared = tuned(tuned_for)
             fixed |= {name: replace(monitors[name], threshold=shared) for name in decided}
         fixed |= {name: replace(monitors[name], threshold=best[name]) for name in best}
-        counted = {name: fixed[name] for name in decided if not isinstance(fixed[name].measured, GroupGap)}
-        measured = {name: measure(fixed[name]) for name in fixed if name not in counted}
-        if counted:
-            counts = _find_counter(counted.values()).count(logits, target, batch.weight)
-            measured |= {name: each.measure_counts(counts) for name, each in counted.items()}
-        measured = {name: measured[name] for name in fixed}
+        measured = {name: measure(monitor) for name, monitor in fixed.items()}
         for number, name in enumerate(() if groups is None else groups[1]):
             assert groups is not None
             rows = groups[0] == number
             if bool(rows.any()):
                 by_group[name] = _measure_group(fixed, samples, partial(measure, rows=rows))
     thresholds = {name: _as_result(threshold) for name, threshold in best.items()}
-    return _make_evaluation(measured, outputs, batch.y, _as_result(shared), thresholds, tuned_for, by_group, len(batch))
+    return _make_evaluation(measured, _as_result(shared), thresholds, tuned_for, by_group, len(batch))
 
 
 def _measure_group(
