@@ -46,7 +46,7 @@ from metricfit.data.text_format import (
     read_csv,
     scan,
 )
-from metricfit.errors import TableError, first_line, quote, shorten
+from metricfit.errors import TableError, quote, shorten
 
 #: Rows of a batch: enough to keep the processors busy, and few enough that hundreds of columns fit into a gigabyte.
 BATCH_ROWS = 100_000
@@ -280,17 +280,7 @@ def _text_frames(
 
 
 def _read_json_lines(path: Path) -> pd.DataFrame:
-    scan(path)
-    _check_json_lines(path)
-    try:
-        with open_unpacked(path) as content:
-            return pd.read_json(content, lines=True)
-    except (ValueError, AssertionError) as error:
-        raise TableError(f"{path} cannot be read as JSON lines: {first_line(error)}.") from None
-
-
-def _check_json_lines(path: Path) -> None:
-    """Refuse a file that is not JSON lines, or that would take too much memory.
+    """Read JSON lines, and refuse a file that would take too much memory.
 
     Every line with a new name adds a column to all lines, so that a small file can make a huge table.
 
@@ -298,23 +288,25 @@ def _check_json_lines(path: Path) -> None:
         TableError: A line is not a JSON object, or holds a value that does not fit a cell.
         TableTooLargeError: Reading the table would take more memory than is allowed.
     """
+    scan(path)
     columns: set[str] = set()
-    needed = lines = 0
+    needed, rows = 0, []
     with open_unpacked(path) as content:
         for number, line in enumerate(content, start=1):
             if not line.strip():
                 continue
-            row = _parse_row(path, number, line)
-            columns.update(row)
-            needed, lines = needed + PER_BYTE * len(line) + PER_LINE + PER_VALUE * len(row), lines + 1
+            rows.append(_parse_row(path, number, line))
+            columns.update(rows[-1])
+            needed += PER_BYTE * len(line) + PER_LINE + PER_VALUE * len(rows[-1])
             if len(columns) > MAX_COLUMNS:
                 raise TableError(
                     f"{path} has more than {MAX_COLUMNS} different names in its objects, the maximum number of "
                     "columns. Use the same names in every line."
                 )
-            if lines % 1000 == 0:
-                check_memory(path, max(needed, 2 * CELL * lines * len(columns)))
-    check_memory(path, max(needed, 2 * CELL * lines * len(columns)))
+            if len(rows) % 1000 == 0:
+                check_memory(path, max(needed, 2 * CELL * len(rows) * len(columns)))
+    check_memory(path, max(needed, 2 * CELL * len(rows) * len(columns)))
+    return pd.DataFrame(rows)
 
 
 def _parse_row(path: Path, number: int, line: bytes) -> dict[str, Any]:
