@@ -18,14 +18,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-
-fcntl: ModuleType | None
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 #: Seconds after which a temporary name is taken for that of a process that was killed: a day.
 STALE_AFTER = 86_400.0
@@ -130,36 +123,29 @@ def new_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iter
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-@contextmanager
-def claim(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep other processes from claiming a path while work is done whose result will be written there.
-
-    That the path can be written is checked too, before the work begins.
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Check that a file or folder can be written, before the work begins whose result will be written there.
 
     Args:
         path: The file or folder that will be written.
 
     Raises:
-        FileExistsError: Another process has claimed the path.
         OSError: The path cannot be written.
     """
     target = Path(os.path.realpath(path))
     home = _home_of(target)
     created = [parent for parent in (home, *home.parents) if not parent.exists()]
-    claimed = home / f".{target.name[:100]}.claim.unfinished"
-    descriptor = None
+    probe = _unfinished_name(home, target.name)
     try:
         home.mkdir(parents=True, exist_ok=True)
         target.exists()  # an error if the name is too long
-        descriptor = _open_claim(claimed, path)
-        yield
+        probe.touch()
     except OSError as error:
-        _name_target(error, claimed, Path(path))
+        _name_target(error, probe, Path(path))
         raise
     finally:
-        if descriptor is not None:
-            claimed.unlink(missing_ok=True)
-            os.close(descriptor)
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
         for parent in created:
             with suppress(OSError):  # not created, or used by now
                 parent.rmdir()
@@ -282,30 +268,6 @@ def _put_in_place(unfinished: Path, folder: Path, home: Path) -> None:
         if os.name == "nt":  # renaming replaces an empty folder on all other systems
             folder.rmdir()
     os.rename(unfinished, folder)
-
-
-def _open_claim(claimed: Path, path: str | os.PathLike[str]) -> int:
-    """Open and lock the file that claims a path.
-
-    Raises:
-        FileExistsError: Another process has locked it.
-    """
-    while True:
-        descriptor = os.open(claimed, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            if fcntl is not None:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise FileExistsError(
-                f"another process is about to write {os.fspath(path)}; wait until it is done, or choose another name"
-            ) from None
-        except OSError:  # some network file systems have no locks
-            return descriptor
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), os.stat(claimed)):
-                return descriptor
-        os.close(descriptor)  # the process that held it has removed it meanwhile
 
 
 def _remove_stale(home: Path, name: str) -> None:

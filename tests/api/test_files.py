@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from metricfit._files import claim, holds_files, is_unfinished, new_file, new_folder
+from metricfit._files import check_writable, holds_files, is_unfinished, new_file, new_folder
 
 FAILURES = [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt(), ValueError("a mistake")]
 
@@ -104,20 +104,6 @@ def test_what_a_killed_process_left_behind_is_removed_by_the_next_write(tmp_path
         other.rmdir()
 
 
-def test_a_path_is_claimed_by_one_process_at_a_time(tmp_path):
-    place = tmp_path / "new" / "out"
-    with claim(place):
-        for again in (place, tmp_path / "new" / ".." / "new" / "out"):
-            with pytest.raises(FileExistsError, match=r"another process is about to write .*out; wait"), claim(again):
-                pass
-        with claim(tmp_path / "new" / "other"):
-            pass
-    assert names(tmp_path) == []
-    with claim(place), new_folder(place) as unfinished:
-        (unfinished / "part").write_text("whole")
-    assert names(tmp_path) == ["new", "new/out", "new/out/part"]
-
-
 def test_of_two_that_write_one_folder_the_second_changes_nothing(tmp_path):
     with pytest.raises(FileExistsError, match="choose a new"), new_folder(tmp_path / "b") as slow:  # noqa: PT012
         (slow / "part").write_text("slow")
@@ -141,8 +127,8 @@ def test_only_finished_files_block_a_folder(tmp_path):
 
 def test_a_place_where_no_folder_can_be_created_is_reported_before_the_work(tmp_path):
     (tmp_path / "c").mkdir()
-    with pytest.raises(OSError, match="File name too long"), claim(tmp_path / "d" / ("e" * 300)):
-        pass
+    with pytest.raises(OSError, match="File name too long"):
+        check_writable(tmp_path / "d" / ("e" * 300))
     assert names(tmp_path) == ["c"]
 
 

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from metricfit._files import claim
 from metricfit.cli import fit as fit_command
 from metricfit.cli.app import app
 
@@ -74,23 +73,6 @@ def test_a_full_disk_leaves_no_partial_model_and_no_partial_predictions(data):
         assert names(data.parent) == ["out", "t.csv"]
     assert call(*arguments).exit_code == 0
     assert names(data.parent) == ["out", "p.parquet", "t.csv"]
-
-
-@pytest.mark.parametrize("command", ["fit", "compare", "predict"])
-def test_the_second_of_two_commands_for_one_place_ends_before_it_works(data, monkeypatch, command):
-    assert fit(data).exit_code == 0
-    arguments = {
-        "fit": (data, "--target", "y", "--out", data.with_name("other"), *SMALL),
-        "compare": (data, "--target", "y", "--out", data.with_name("other")),
-        "predict": (data.with_name("out"), data, "--out", data.with_name("other.csv")),
-    }[command]
-    for work in ("fit.read_fitted_rows", "compare.read_compared_rows", "predict.load_model"):
-        monkeypatch.setattr(f"metricfit.cli.{work}", lambda *_, **__: pytest.fail("the work began"))
-    with claim(arguments[arguments.index("--out") + 1]):
-        second = call(command, *arguments)
-    assert second.exit_code == 2, second.output
-    assert "another process is about to write" in " ".join(second.stderr.split())
-    assert str(data.with_name("other")) in "".join(second.stderr.split())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="everything may be written by root")

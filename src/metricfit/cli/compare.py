@@ -28,7 +28,7 @@ from metricfit.cli.command_rows import (
     title_data,
 )
 from metricfit.cli.options import Compare
-from metricfit.cli.output_paths import claimed_folder, run_folder
+from metricfit.cli.output_paths import check_folder, run_folder
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import NOT_MET, UserError, command_line, print_message, print_result
 from metricfit.report.comparison_page import MARK, write_comparison_page
@@ -108,11 +108,7 @@ class Result(TypedDict):
 
 def run(options: Compare) -> None:
     """Compare methods, and write the report; the options are those of ``options.Compare``."""
-    with claimed_folder(options.out):
-        _run(options)
-
-
-def _run(options: Compare) -> None:
+    check_folder(options.out)
     out, quiet = options.out, options.quiet
     check_aim(options)
     named_folder = run_folder(options.data, options.metric, date.today()) if out is None else out

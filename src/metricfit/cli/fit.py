@@ -26,7 +26,7 @@ from metricfit.cli.command_rows import (
     title_data,
 )
 from metricfit.cli.options import Fit
-from metricfit.cli.output_paths import claimed_folder, next_free
+from metricfit.cli.output_paths import check_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import (
     INTERRUPTED,
@@ -134,11 +134,7 @@ OF_FACTS = (
 
 def run(options: Fit) -> None:
     """Train a classifier, and write the model and its report; the options are those of ``options.Fit``."""
-    with claimed_folder(options.out):
-        _run(options)
-
-
-def _run(options: Fit) -> None:
+    check_folder(options.out)
     out = options.out
     check_aim(options)
     if options.backend not in (THREADS, *CLUSTERS):

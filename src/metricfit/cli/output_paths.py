@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from metricfit._files import claim
+from metricfit._files import check_writable
 from metricfit.cli.terminal import UserError
 
 
@@ -28,25 +27,22 @@ def check_file(path: Path, option: str, overwrite: bool = False) -> None:
         raise UserError(f"{path} exists already; give another file to {option}, or replace it with --overwrite.")
 
 
-@contextmanager
-def claimed_folder(path: Path | None) -> Iterator[None]:
-    """Keep other commands from writing to a folder while this one works, and check that it can be written.
+def check_folder(path: Path | None) -> None:
+    """Check that a folder can be written, before the work begins.
 
     Args:
         path: The folder of ``--out``; None if there is no such option.
 
     Raises:
         UserError: The path is a file, or is inside a file.
-        FileExistsError: Another command writes to it.
+        OSError: It cannot be written.
     """
     if path is None:
-        yield
         return
     existing = next(folder for folder in (path, *path.parents) if folder.exists())
     if not existing.is_dir():
         raise UserError(f"{existing} is a file; give a new folder to --out.")
-    with claim(path):
-        yield
+    check_writable(path)
 
 
 #: Where comparisons are kept that have no ``--out``.

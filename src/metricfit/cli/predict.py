@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 import pandas as pd
 
-from metricfit._files import claim
+from metricfit._files import check_writable
 from metricfit.cli.options import Predict
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.scored_data import check_threshold, load_model, scored_batches
@@ -50,22 +50,21 @@ def run(options: Predict) -> None:
     check_file(out, "--out", options.overwrite)
     if out.suffix.lower() not in WRITABLE:
         raise UserError(f"Predictions are written as {' or '.join(WRITABLE)}; {out.name!r} ends in neither.")
-    with claim(out):
-        check_file(out, "--out", options.overwrite)  # another command may have written it meanwhile
-        classifier = load_model(options.model)
-        check_threshold(classifier, threshold)
-        carried = list(dict.fromkeys(options.id_columns))
-        _check_names(classifier, carried, threshold)
-        rows, counts, unseen = 0, Counter[Any](), Counter[str]()
-        batches = scored_batches(classifier, options, carried=carried, may_be_empty=True)
-        with new_table(out) as write:
-            for batch in batches:
-                predictions = _predictions(classifier, batch.scored, threshold)
-                write(pd.concat([batch.frame[carried].reset_index(drop=True), predictions], axis=1))
-                called = predictions[PREDICTED].value_counts()
-                counts.update({str(label): int(count) for label, count in called.items()})
-                rows += len(batch.scored)
-                unseen.update(batch.scored.unseen)
+    check_writable(out)
+    classifier = load_model(options.model)
+    check_threshold(classifier, threshold)
+    carried = list(dict.fromkeys(options.id_columns))
+    _check_names(classifier, carried, threshold)
+    rows, counts, unseen = 0, Counter[Any](), Counter[str]()
+    batches = scored_batches(classifier, options, carried=carried, may_be_empty=True)
+    with new_table(out) as write:
+        for batch in batches:
+            predictions = _predictions(classifier, batch.scored, threshold)
+            write(pd.concat([batch.frame[carried].reset_index(drop=True), predictions], axis=1))
+            called = predictions[PREDICTED].value_counts()
+            counts.update({str(label): int(count) for label, count in called.items()})
+            rows += len(batch.scored)
+            unseen.update(batch.scored.unseen)
     result = Result(
         rows=rows,
         file=str(out),
