@@ -15,9 +15,9 @@ _ALIASES = {
     "dice": "f1",
     "iou": "jaccard",
     "ppv": "precision",
+    "tpr": "recall",
     "sensitivity": "recall",
     "tnr": "specificity",
-    "tpr": "recall",
     "youden": "informedness",
 }
 
