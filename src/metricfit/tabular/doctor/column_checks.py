@@ -209,7 +209,7 @@ def _many_values(X: pd.DataFrame, names: list[str]) -> Iterator[Finding]:
             "many_values",
             "note",
             f"Categories of many values: {listed}{more}. Each value is encoded as {TEXT_COMPONENTS} components of its "
-            "letters, learned without the target. Rare and new values are encoded like values that are spelled alike.",
+            "letters, learned without the target. Rare values are encoded like values that are spelled alike.",
             "Nothing to do. If the values have a coarser level, such as the region of a postcode, add it as a column.",
             tuple(many),
         )
