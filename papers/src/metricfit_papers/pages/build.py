@@ -24,8 +24,9 @@ from metricfit_papers.pages.agreement import agreement
 from metricfit_papers.pages.claims import read_claims, show_claims
 from metricfit_papers.pages.class_balance import describe_balance
 from metricfit_papers.pages.constraint_effects import describe_constraint_effects
+from metricfit_papers.pages.gather import listed
 from metricfit_papers.pages.prose import fill
-from metricfit_papers.pages.queue import describe_queue
+from metricfit_papers.pages.queue import describe_queue, missing_runs
 from metricfit_papers.pages.run_lengths import measure_size, training_minutes
 from metricfit_papers.pages.search_choices import choices
 from metricfit_papers.pages.stored_results import Results
@@ -102,8 +103,10 @@ def table_page(spec: TableSpec, stored: dict[str, Results | None], verdicts: Pat
     results = stored[spec.name]
     yield f'<a id="{spec.name}"></a>\n\n## {heading(spec)}'
     yield f"`metricfit reproduce {spec.name} --data FOLDER --protocol all`. Published: {spec.where}."
+    missing = missing_runs(spec.name, listed(repository.QUEUE))
+    waiting = [f"**Not run here** ([why](queue.md)), with estimated seconds of an H200:\n\n{missing}"] if missing else []
     if results is None:
-        yield "Not run yet."
+        yield from ["Not run yet.", *waiting]
         return
     yield from _read_text(verdicts / f"{spec.name}.md", stored)
     if spec.published:
@@ -130,6 +133,7 @@ def table_page(spec: TableSpec, stored: dict[str, Results | None], verdicts: Pat
     notes = [*spec.notes, *(f"{row.title}: {row.note}" for row in spec.rows.values() if row.note)]
     if notes:
         yield "\n".join(f"- {note}" for note in notes)
+    yield from waiting
 
 
 def _paths(spec: TableSpec, datasets: Results, image: Path) -> Iterator[str]:

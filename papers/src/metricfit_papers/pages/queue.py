@@ -20,24 +20,25 @@ def describe_queue(path: Path = repository.QUEUE) -> Iterator[str]:
     """Yield the paragraphs of the page."""
     yield "# Runs that are missing"
     yield (
-        "These runs would settle what the [verdicts](index.md#verdicts) leave open. Seconds are estimates for one "
-        "NVIDIA H200 that does nothing else, from the seconds per epoch of the stored runs. A run that is stopped "
+        "These runs would settle what the [verdicts](index.md#verdicts) leave open. They were not made, because the "
+        "project has an H200 for half an hour per session, checkpoints of image networks are too large to carry to the "
+        "next session, and its machines download no data. Seconds are estimates for one NVIDIA H200 that does nothing "
+        "else, from the seconds per epoch of the stored runs. A run that is stopped "
         "continues when its command is started again. Finished cells are kept, and networks of images continue from a "
         "checkpoint. FOLDER has the data, with all 60,000 images of CIFAR-10 ([how to get them](data.md)). "
         "`python -m metricfit_papers.pages.queue` prints the commands."
     )
-    for table, runs in _by_table(listed(path)).items():
+    runs = listed(path)
+    for table in dict.fromkeys(run.table for run in runs):
         yield f"## {table}"
-        lines = [markdown_line(["for", "seconds", "command"]), markdown_line(["---", "---:", "---"])]
-        lines += [markdown_line([run.why, f"{run.seconds:,}", f"`{run.command}`"]) for run in runs]
-        yield "\n".join(lines)
+        yield missing_runs(table, runs)
 
 
-def _by_table(runs: list[Run]) -> dict[str, list[Run]]:
-    tables: dict[str, list[Run]] = {}
-    for run in runs:
-        tables.setdefault(run.table, []).append(run)
-    return tables
+def missing_runs(table: str, runs: list[Run]) -> str:
+    """Make a table of the missing runs of one table of a paper; empty if there are none."""
+    lines = [[run.why, f"{run.seconds:,}", f"`{run.command}`"] for run in runs if run.table == table]
+    head = [["not run, for", "seconds", "command"], ["---", "---:", "---"]]
+    return "\n".join(markdown_line(line) for line in [*head, *lines]) if lines else ""
 
 
 if __name__ == "__main__":
