@@ -104,7 +104,9 @@ def table_page(spec: TableSpec, stored: dict[str, Results | None], verdicts: Pat
     yield f'<a id="{spec.name}"></a>\n\n## {heading(spec)}'
     yield f"`metricfit reproduce {spec.name} --data FOLDER --protocol all`. Published: {spec.where}."
     missing = missing_runs(spec.name, listed(repository.QUEUE))
-    waiting = [f"**Not run here** ([why](queue.md)), with estimated seconds of an H200:\n\n{missing}"] if missing else []
+    waiting = (
+        [f"**Not run here** ([why](queue.md)), with estimated seconds of an H200:\n\n{missing}"] if missing else []
+    )
     if results is None:
         yield from ["Not run yet.", *waiting]
         return
