@@ -1,4 +1,4 @@
-"""The pages on PyPI, which are the READMEs with the substitutions of pyproject.toml, have absolute links that lead somewhere."""
+"""The pages on PyPI are the READMEs with absolute links, and all of them lead somewhere."""
 
 import re
 import sys
