@@ -49,7 +49,7 @@ def losses() -> dict[str, Loss]:
 
 
 def _step(name: str) -> Any:
-    return None if name == "Linear" else getattr(steps, name)()  # Linear is the default, with a width for classes
+    return steps.Linear(0.2) if name == "Linear" else getattr(steps, name)()  # the width of Linear for classes
 
 
 def _smp_losses() -> Any:

@@ -6,6 +6,8 @@ import torch
 from metricfit import MetricLoss, steps
 from metricfit.losses.accumulation import backward_in_chunks
 
+SOFT_DICE = MetricLoss("dice", step=steps.Identity())
+
 
 def images(c=4, n=3, seed=0):
     generator = torch.Generator().manual_seed(seed)
@@ -186,3 +188,16 @@ def test_compiled():
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     found, expected = (gradient(lambda p, one=one: one(p, target), logits.softmax(1)) for one in (compiled, loss))
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_the_default_step_of_images_is_identity_unless_there_is_a_threshold(masks):
+    logits, target = images()
+    if masks:
+        logits, target = logits[:, :1], (target == 1).long()
+    default, soft = (gradient(lambda x, one=one: one(x, target), logits) for one in (MetricLoss("dice"), SOFT_DICE))
+    torch.testing.assert_close(default, soft)
+    at_threshold = MetricLoss("dice", threshold=0.4)(logits, target)
+    linear = steps.Linear(0.1 if masks else 0.2)
+    torch.testing.assert_close(at_threshold, MetricLoss("dice", step=linear, threshold=0.4)(logits, target))
+    assert not torch.isclose(at_threshold, default[0])

@@ -206,7 +206,8 @@ def test_pixels_are_samples_and_images_can_be_measured_alone(metric):
     given = twins.make("multiclass", 3, shape=(4, 5))
     flat_logits, flat_target = given.logits.movedim(1, -1).reshape(-1, 4), given.target.reshape(-1)
     torch.testing.assert_close(
-        MetricLoss(metric)(given.logits, given.target), MetricLoss(metric)(flat_logits, flat_target)
+        MetricLoss(metric)(given.logits, given.target),
+        MetricLoss(metric, step=steps.Identity())(flat_logits, flat_target),  # the default step of images
     )
     each = [MetricLoss(metric)(x.unsqueeze(0), y.unsqueeze(0)) for x, y in zip(given.logits, given.target, strict=True)]
     per_image = MetricLoss(metric, per_image=True)(given.logits, given.target)

@@ -39,7 +39,7 @@ def test_one_channel_is_binary_with_or_without_its_axis(shape, naive):
             torch.testing.assert_close(stacked(Counts.soft(given.logits, target, weight=weight)), expected)
     x = given.logits.clone().requires_grad_()
     MetricLoss("f1")(x, given.target.squeeze(1)).backward()
-    gradient = naive.gradient("f1", given.logits.reshape(-1), given.target.reshape(-1), None, steps.Linear(0.1))
+    gradient = naive.gradient("f1", given.logits.reshape(-1), given.target.reshape(-1), None, steps.Identity())
     torch.testing.assert_close(x.grad.reshape(-1), gradient)
 
 
@@ -57,10 +57,10 @@ def test_per_image_is_the_mean_of_each_images_metric(kind, shape, twin, naive):
     for z, y, w in zip(plain, given.target, given.weight, strict=True):
         z, w = z.reshape(z.shape[0], -1).T, w.reshape(-1)
         if kind == "binary":
-            losses.append(naive.loss("f1", z[:, 0], y.reshape(-1).double(), w, steps.Linear(0.1)))
+            losses.append(naive.loss("f1", z[:, 0], y.reshape(-1).double(), w, steps.Identity()))
         else:
             rows = y.reshape(-1) if kind == "multiclass" else y.reshape(3, -1).T
-            losses.append(twin.loss("f1", kind, z, rows, w))
+            losses.append(twin.loss("f1", kind, z, rows, w, steps.Identity()))
     expected = sum(losses) / len(losses)
     assert value.item() == pytest.approx(expected.item(), abs=1e-12)
     expected.backward()

@@ -55,12 +55,11 @@ def loss(kind, step):
 def plain(kind, step, twin, naive):
     """The loss of one trial in plain operations."""
     task = KINDS[kind][0]
+    step = step or (steps.Identity() if "segmentation" in kind else None)
 
     def value(x, y, w):
         if kind == "binary segmentation":
-            return naive.loss(
-                "jaccard", x.reshape(-1), y.reshape(-1).double(), w.reshape(-1), step or steps.Linear(0.1)
-            )
+            return naive.loss("jaccard", x.reshape(-1), y.reshape(-1).double(), w.reshape(-1), step)
         rows = x.movedim(1, -1).reshape(-1, x.shape[1])
         y = y.reshape(-1) if task == "multiclass" else y.movedim(1, -1).reshape(-1, x.shape[1])
         return twin.loss("jaccard", task, rows, y, w.reshape(-1), step)

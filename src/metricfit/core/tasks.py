@@ -18,6 +18,7 @@ from metricfit.core.validation import (
     check_tensors,
     check_weight,
     extremes,
+    is_false,
     looks_at_values,
 )
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -67,6 +68,7 @@ def canonical(
     """
     task, _, _, ignore_index, per_image, groups, validate = settings
     check_tensors(logits, target, weight, group, arrays=arrays)
+    target = without_channel(logits, target, validate)
     reading = read_task(logits, target, task)
     if reading == "multilabel" and task is None and judge is not None and inspects_targets(logits, validate):
         judge.look(target, ignore_index)
@@ -175,7 +177,9 @@ def read_task(logits: Array, target: Array, task: Task | None) -> Task:
     can_be: dict[Task, bool] = {
         "binary": (one_column and (same or by_label or _is_squeezed(target, logits)))
         or (task == "binary" and logits.ndim > 0 and same),
-        "multiclass": not one_column and logits.ndim > 1 and ((by_label and whole) or same),
+        "multiclass": not one_column
+        and logits.ndim > 1
+        and ((by_label and whole) or same or has_channel(logits, target)),
         "multilabel": not one_column and logits.ndim > 1 and same,
     }
     if task is not None:
@@ -193,6 +197,39 @@ def read_task(logits: Array, target: Array, task: Task | None) -> Task:
     return next(reading for reading in PRECEDENCE if can_be[reading])
 
 
+def has_channel(logits: Array, target: Array) -> bool:
+    """Return whether class numbers of images have a channel of their own, ``(n, 1, height, width)``."""
+    shape = tuple(logits.shape)
+    return len(shape) > 2 and shape[1] > 1 and tuple(target.shape) == (shape[0], 1, *shape[2:])
+
+
+def without_channel(logits: Array, target: Array, validate: bool | None) -> Array:
+    """Return class numbers of images without a channel of their own, which MONAI's images have, often as floats.
+
+    Args:
+        logits: The outputs of the model.
+        target: The labels.
+        validate: Whether to check the values.
+
+    Returns:
+        Integers ``(n, height, width)`` for a target ``(n, 1, height, width)`` of several classes, or the target.
+
+    Raises:
+        InvalidValueError: Class numbers are fractions.
+    """
+    if not has_channel(logits, target):
+        return target
+    labels = target[:, 0]
+    if not is_floating(labels):
+        return labels
+    numbers = cast(labels, namespace(labels).int64)
+    if looks_at_values(logits, validate) and is_false((numbers == labels).all()):
+        raise InvalidValueError(
+            f"class numbers {_shape(target)} must be whole, got fractions; shares of classes have the logits' shape"
+        )
+    return numbers
+
+
 def _class_target(target: Array, logits: Array) -> Array:
     """Return class numbers as int64, which indexing needs, or class shares of the logits' type."""
     return cast(target, logits.dtype if target.shape == logits.shape else namespace(target).int64)
@@ -208,8 +245,6 @@ def _no_reading(logits: Array, target: Array, what: str, fractional_labels: bool
         return f"multiclass labels must be integers, got {target.dtype}; use target.long()"
     hint = "; add a batch axis with unsqueeze(0)" if logits.ndim == 0 else ""
     shape, labels = tuple(logits.shape), tuple(target.shape)
-    if len(shape) > 2 and labels == (shape[0], 1, *shape[2:]):
-        return f"logits {shape} with target {labels} {what}: labels have no channel axis; use target.squeeze(1)"
     if len(shape) > 2 and labels == shape[:-1]:
         return (
             f"logits {shape} with target {labels} {what}: the class axis is the second one, not the last. "

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from metricfit.core.numerics import ratio
-from metricfit.core.tasks import spread_weight
+from metricfit.core.tasks import spread_weight, without_channel
 from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.core.validation import (
     check_labels,
@@ -31,8 +31,9 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
     .. math:: \frac{\sum_i w_i\, l_i}{\sum_i w_i}, \qquad l_i = -\log \mathrm{softmax}(x_i)_{y_i}
 
     ``torch.nn.CrossEntropyLoss`` accepts weights of classes, but not of samples. Logits are ``(n, classes, ...)``,
-    targets are class numbers ``(n, ...)``, and there is one weight per sample or per label. A target of the logits'
-    shape is read as shares of classes that sum to 1, as mixup makes them: l is the sum of the classes' losses.
+    targets are class numbers ``(n, ...)`` or ``(n, 1, ...)``, and there is one weight per sample or per label. A target
+    of the logits' shape is read as shares of classes that sum to 1, as mixup makes them: l is the sum of the classes'
+    losses.
 
     Args:
         ignore_index: Labels with this value are ignored.
@@ -73,6 +74,7 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
             ValueError: If the shapes of logits and target do not match.
         """
         check_tensors(logits, target, weight)
+        target = without_channel(logits, target, None)
         labels = logits.shape[:1] + logits.shape[2:]
         shared = logits.dim() > 1 and logits.shape[1] > 1 and target.shape == logits.shape
         if logits.dim() < 2 or not (shared or target.shape == labels):

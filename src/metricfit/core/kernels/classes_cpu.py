@@ -161,7 +161,7 @@ def write_gradient(
 def make_scratch(logits: Tensor, layout: Layout, size: int, arrays: int) -> Tensor:
     """Return memory for the arrays of a block of this size."""
     at_least = logits.shape[layout.class_axis]
-    return logits.new_empty(arrays, max(size, at_least) if in_blocks(logits, layout, size) else logits.numel())
+    return logits.new_empty((arrays, max(size, at_least) if in_blocks(logits, layout, size) else logits.numel()))
 
 
 def _views(scratch: Tensor, x: Tensor) -> list[Tensor]:
