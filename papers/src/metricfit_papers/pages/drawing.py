@@ -23,6 +23,8 @@ from metricfit_papers.pages.trial_curves import NAMES, median_curve
 from metricfit_papers.specs.table_spec import ALL
 
 MANY = 6
+#: Panels side by side in a figure with one panel per row.
+PANELS = 4
 #: The metric that is drawn beside a first column of this metric.
 COUNTERPARTS = {"auroc": "fpr at tpr 0.95", "precision": "recall"}
 #: Minimum width of the axis of losses, because a narrower axis would make small differences look large.
@@ -95,7 +97,7 @@ def plot_paths(spec: TableSpec, datasets: Results, path: Path) -> None:
     The axis of the metric is 0 to 1 in all panels, so that a metric that does not change is seen as such.
     """
     paths = paths_of(spec, datasets)
-    across = 4
+    across = min(PANELS, len(paths))
     down = -(-len(paths) // across)
     with picture(spec, path, down, across, (2.3 * across, 2.1 * down)) as (figure, axes):
         for axis, (row, drawn) in zip(axes, paths.items(), strict=False):
@@ -110,15 +112,15 @@ def plot_paths(spec: TableSpec, datasets: Results, path: Path) -> None:
             axis.grid(linewidth=0.3)
         for axis in axes[len(paths) :]:
             axis.set_axis_off()
-        figure.supxlabel("loss of an epoch's training batches", fontsize=9)
-        figure.supylabel("the metric that the row is for, same batches", fontsize=9)
+        figure.supxlabel("loss on the training batches of an epoch", fontsize=9)
+        figure.supylabel("the row's metric", fontsize=9)
         figure.tight_layout()
 
 
 def plot_tests(spec: TableSpec, datasets: Results, path: Path) -> None:
     """Draw one panel per row: its metric and its accuracy on the test rows, all trials and thicker their median."""
     tests = curves_on_test(spec, datasets)
-    across = 4
+    across = min(PANELS, len(tests))
     down = -(-len(tests) // across)
     with picture(spec, path, down, across, (2.3 * across, 0.4 + 2.1 * down)) as (figure, axes):
         for axis, (row, curves) in zip(axes, tests.items(), strict=False):
@@ -157,7 +159,7 @@ def plot_curves(spec: TableSpec, datasets: Results, path: Path) -> None:
                 axis.plot(range(1, len(median) + 1), median, color=color, label=spec.rows[row].title)
             counts = " or ".join(str(count) for count in sorted({len(trials) for trials in drawn.values()}))
             axis.set_xlabel("epoch", fontsize=9)
-            axis.set_title(f"{title}\nmedian of {counts} trials", fontsize=9)
+            axis.set_title(f"{title}\n{'one trial' if counts == '1' else f'median of {counts} trials'}", fontsize=9)
             axis.set(ylim=(0, 1))
             axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             axis.tick_params(labelsize=8)

@@ -33,6 +33,7 @@ def medians_on_test(spec: TableSpec, datasets: Results) -> str:
         cells = [spec.rows[row].title, count_trials(len(tests["test metric"]))]
         for name in NAMES:
             last, median = [curve[-1] for curve in tests[name]], median_curve(tests[name])
-            cells += [f"{statistics.median(last):.3f} ({min(last):.3f} to {max(last):.3f})", f"{max(median):.3f}"]
+            span = f" ({min(last):.3f} to {max(last):.3f})" if len(last) > 1 else ""
+            cells += [f"{statistics.median(last):.3f}{span}", f"{max(median):.3f}"]
         lines.append(markdown_line(cells))
     return "\n".join(lines)
