@@ -88,12 +88,6 @@ def test_thresholds_whose_counts_agree_on_the_first_batch_stay_apart(thresholds)
     check_collection(accumulators, [(first, labels[:20]), (Z[20:], labels[20:])])
 
 
-def test_metrics_of_the_same_counts_share_them():
-    names = ("f1", "jaccard", "recall")
-    together = check_collection({name: Accumulator(name) for name in names}, [(Z[:30], Y[:30]), (Z[30:], Y[30:])])
-    assert [sorted(group) for group in together.compute_groups.values()] == [sorted(names)]
-
-
 def test_a_gap_takes_groups():
     group = torch.arange(60) % 2
     quality = as_torchmetrics(Accumulator("recall.gap(2)"))

@@ -110,24 +110,13 @@ class AccumulatedMetric(torchmetrics.Metric):
 
 
 def _name_state(accumulator: Accumulator) -> str:
-    """Return the name of the state: the same for metrics of the same sums, and another one for all others.
+    """Return the name of the state, which metrics of other settings do not have.
 
     ``MetricCollection`` updates only one of several metrics whose states have the same names, and the same values after
     the first batch, which says nothing about the batches after it.
     """
-    metric, threshold = accumulator.metric, accumulator.threshold
-    settings: tuple[object, ...] = (
-        accumulator.task,
-        threshold.tolist() if isinstance(threshold, Tensor) else threshold,
-        accumulator.per_label,
-        accumulator.ignore_index,
-        accumulator.from_probabilities,
-        metric.needs_matrix,
-        metric.groups if isinstance(metric, GroupGap) else None,
-    )
-    if accumulator.per_image:  # the sums are of values, not of counts
-        formula = metric.name if metric.found_by_name else (metric.name, id(metric))
-        settings += (formula, accumulator.average, accumulator.classes, accumulator.zero_division)
+    threshold = accumulator.threshold
+    settings = (accumulator.extra_repr(), threshold.tolist() if isinstance(threshold, Tensor) else None)
     return f"total_{zlib.crc32(repr(settings).encode()):08x}"
 
 
