@@ -115,8 +115,12 @@ def _name_state(accumulator: Accumulator) -> str:
     ``MetricCollection`` updates only one of several metrics whose states have the same names, and the same values after
     the first batch, which says nothing about the batches after it.
     """
-    threshold = accumulator.threshold
-    settings = (accumulator.extra_repr(), threshold.tolist() if isinstance(threshold, Tensor) else None)
+    threshold, metric = accumulator.threshold, accumulator.metric
+    settings: tuple[object, ...] = (accumulator.extra_repr(), threshold.tolist() if accumulator.per_label else None)
+    if (
+        accumulator.per_image and not metric.found_by_name
+    ):  # the sums are values of a formula that its name does not say
+        settings += (id(metric),)
     return f"total_{zlib.crc32(repr(settings).encode()):08x}"
 
 
