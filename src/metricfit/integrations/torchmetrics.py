@@ -116,10 +116,9 @@ def _name_state(accumulator: Accumulator) -> str:
     the first batch, which says nothing about the batches after it.
     """
     threshold, metric = accumulator.threshold, accumulator.metric
-    settings: tuple[object, ...] = (accumulator.extra_repr(), threshold.tolist() if accumulator.per_label else None)
-    if (
-        accumulator.per_image and not metric.found_by_name
-    ):  # the sums are values of a formula that its name does not say
+    numbers = threshold.tolist() if isinstance(threshold, Tensor) else None
+    settings: tuple[object, ...] = (accumulator.extra_repr(), numbers)
+    if accumulator.per_image and not metric.found_by_name:  # sums of values, and the name does not say which
         settings += (id(metric),)
     return f"total_{zlib.crc32(repr(settings).encode()):08x}"
 
