@@ -437,13 +437,6 @@ def metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
         if isinstance(value, tuple) and len(value) != labels:
             raise InvalidValueError(f"{metric.name} has {len(value)} values of {key}, but there are {labels} labels")
         parameters[key] = value[label] if isinstance(value, tuple) else value
-    return Metric(
-        metric.base_name,
-        metric.formula,
-        parameters=parameters,
-        minimize=metric.minimize,
-        bounds=metric.bounds,
-        needs=metric.needs,
-        whole_matrix=metric.whole_matrix,
-        user_defined=metric.user_defined,
-    )
+    of_label = metric.of_class(None)
+    of_label.parameters = parameters
+    return of_label

@@ -364,7 +364,7 @@ def _find_counter(monitors: Iterable[Monitor]) -> Monitor:
 def _make_evaluation(measured: Mapping[str, Measured], *arguments: Any, **settings: Any) -> Evaluation:
     values = {name: result.value for name, result in measured.items()}
     undefined = frozenset(name for name, result in measured.items() if result.undefined)
-    return Evaluation(values, None, None, *arguments, **settings, undefined=undefined)
+    return Evaluation(values, None, None, *arguments, **{**settings, "undefined": undefined})
 
 
 def _measure_together(
