@@ -169,18 +169,6 @@ def test_gradient_for_a_metric_of_the_whole_matrix(table):
     np.testing.assert_allclose(gradient, numerical_gradient(loss, scores), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("shape", [(24,), (24, 3)], ids=["two classes", "three classes"])
-@pytest.mark.parametrize("weighted", [False, True], ids=["equal weights", "weights"])
-def test_the_loss_has_this_gradient(table, shape, weighted):
-    scores, y = np.random.default_rng(2).normal(size=shape), np.arange(24) % (2 if len(shape) == 1 else 3)
-    weight = table[2] if weighted else None
-    made = objective("mcc", strength=0.7)
-    total = 24 if weight is None else weight.sum()
-    expected = total * numerical_gradient(lambda z: made.loss(y, z, weight), scores)
-    np.testing.assert_allclose(made(y, scores, weight)[0], expected, rtol=1e-5, atol=1e-7)
-    assert made.loss(scores, rows_of(y, weight)) == pytest.approx(made.loss(y, scores, weight))
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -137,37 +137,14 @@ class Objective:
         gradient, hessian = weight * (p - target), np.maximum(weight * p * q, SMALLEST_HESSIAN)
         if self.strength:
             total = len(rows.label) if rows.weight is None else rows.weight.sum()
-            gradient = gradient + self.strength * total * self._loss_of_metric(rows)[1]
+            gradient = gradient + self.strength * total * self._gradient_of_metric(rows)
         return gradient, hessian
-
-    def loss(self, first: Any, second: Any, sample_weight: Any = None) -> float:
-        """Return the loss per row: the mean cross-entropy plus ``strength`` times the metric's loss.
-
-        Args:
-            first: The raw scores, or the labels if ``second`` is the scores.
-            second: A Dataset of LightGBM, a DMatrix of XGBoost, or the raw scores.
-            sample_weight: Weights of the rows, if ``second`` is the scores.
-
-        Returns:
-            The loss, whose gradient times the number of rows (with weights, the sum of weights) is that of a call.
-
-        Raises:
-            InvalidTypeError: If the rows are those of another library.
-            InvalidValueError: If the labels are not class numbers, or scores, labels and weights do not fit.
-        """
-        rows = read_rows(first, second, sample_weight, self.library)
-        z = rows.scores
-        if z.ndim == 1:
-            losses = np.logaddexp(0, np.where(rows.label == 1, -z, z))
-        else:
-            losses = np.logaddexp.reduce(z, axis=1) - np.take_along_axis(z, rows.label[:, None], 1)[:, 0]
-        return float(np.average(losses, weights=rows.weight) + self.strength * self._loss_of_metric(rows)[0])
 
     def __repr__(self) -> str:
         return f"objective({self.metric.name!r}, {self.library!r}, strength={self.strength})"
 
-    def _loss_of_metric(self, rows: LibraryRows) -> tuple[float, Floats]:
-        """Return the metric's loss on soft counts, and its gradient by the scores."""
+    def _gradient_of_metric(self, rows: LibraryRows) -> Floats:
+        """Return the gradient of the metric's loss on soft counts by the scores."""
         if self.step is None and not self.metric.needs_matrix and not isinstance(self.metric, GroupGap):
             try:
                 return self._by_dual_numbers(rows)
@@ -176,7 +153,7 @@ class Objective:
                     raise
         return self._by_torch(rows)
 
-    def _by_dual_numbers(self, rows: LibraryRows) -> tuple[float, Floats]:
+    def _by_dual_numbers(self, rows: LibraryRows) -> Floats:
         """Differentiate by the counts with dual numbers, and the counts by the scores.
 
         For two classes dp/dz = p (1 - p), for several dp_j/dz_k = p_j (1[j = k] - p_k).
@@ -195,10 +172,10 @@ class Objective:
         by_tp, by_fp, by_fn, by_tn = value.slopes
         by_share = positive * (by_tp - by_fn) + negative * (by_fp - by_tn)
         if p.ndim == 1:
-            return float(value.value), by_share * p * q
-        return float(value.value), p * (by_share - (p * by_share).sum(axis=1, keepdims=True))
+            return by_share * p * q
+        return p * (by_share - (p * by_share).sum(axis=1, keepdims=True))
 
-    def _by_torch(self, rows: LibraryRows) -> tuple[float, Floats]:
+    def _by_torch(self, rows: LibraryRows) -> Floats:
         """Differentiate with torch, for other steps, for metrics of the confusion matrix and for formulas in torch."""
         with explain_missing(f"the objective for {self.metric.name}", ["torch"], "metricfit[torch]"):
             import torch
@@ -221,7 +198,7 @@ class Objective:
             logits = torch.tensor(rows.scores, requires_grad=True)
             value = loss(logits, torch.from_numpy(rows.label), weight)
             (gradient,) = torch.autograd.grad(value, logits)
-        return float(value.detach()), gradient.numpy()
+        return gradient.numpy()
 
 
 def _target_and_weight(rows: LibraryRows) -> tuple[Floats, Any]:
