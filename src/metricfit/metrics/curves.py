@@ -23,6 +23,7 @@ from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, all
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.metric_parameters import Parameter
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.sweep import (
     Sweep,
@@ -432,7 +433,7 @@ def metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
     """Return the metric for the counts ``(..., 1)`` of one label, with this label's values of parameters per class."""
     if metric.needs_matrix:
         return metric
-    parameters = {}
+    parameters: dict[str, Parameter] = {}
     for key, value in metric.parameters.items():
         if isinstance(value, tuple) and len(value) != labels:
             raise InvalidValueError(f"{metric.name} has {len(value)} values of {key}, but there are {labels} labels")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
-import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec
 
 import numpy as np
@@ -564,32 +564,26 @@ def find_metric(parsed: parsing.ParsedMetric) -> Metric:
     return metric if parsed.groups is None else metric.gap(parsed.groups)
 
 
-def reduce_by_name(metric: Metric) -> str | tuple[object, ...] | None:
+def reduce_by_name(metric: Metric) -> tuple[object, ...] | None:
     """Return what ``__reduce__`` returns for a metric that is found again by its name; None if it is not."""
-    if metric.class_index is not None and metric.class_name is not None:
+    if metric.of_one_class:
         return of_class, (metric.of_class(None), metric.class_index, metric.class_name)
     if metric.found_by_name:
         return get_metric, (metric.name,)
-    if metric.of_one_class:
-        all_classes, index = metric.of_class(None), metric.class_index
-        return operator.getitem, (find_definition(all_classes) or all_classes, metric.class_name or index)
     if metric.parameters:
         return call_factory, (registry.find(metric.base_name), metric.parameters)
     return name_in_module(metric)
 
 
-def name_in_module(entry: Metric | MetricFactory[...]) -> str | None:
-    """Return the name of the metric in its formula's module, or None if it is not there."""
-    if find_definition(entry) is not entry:
-        return None
-    entry.__module__ = entry.formula.__module__
-    return str(entry.formula.__qualname__)
+def name_in_module(entry: Metric | MetricFactory[...]) -> tuple[object, ...] | None:
+    """Return how to find a metric under its formula's name in its formula's module; None if it is not there."""
+    place = entry.formula.__module__, getattr(entry.formula, "__qualname__", "")
+    return (find_in_module, place) if find_in_module(*place) == entry else None
 
 
-def find_definition(entry: Metric | MetricFactory[...]) -> Metric | MetricFactory[...] | None:
-    """Return what the formula's module holds under the formula's name, if it is this metric; otherwise None."""
-    definition = getattr(sys.modules.get(entry.formula.__module__), getattr(entry.formula, "__qualname__", ""), None)
-    return definition if definition == entry else None
+def find_in_module(module: str, name: str) -> object:
+    """Return what a module holds under a name."""
+    return getattr(import_module(module), name, None)
 
 
 def call_factory(factory: MetricFactory[...], parameters: Mapping[str, Parameter]) -> Metric:
@@ -597,6 +591,6 @@ def call_factory(factory: MetricFactory[...], parameters: Mapping[str, Parameter
     return factory(**parameters)
 
 
-def of_class(metric: Metric, index: int, name: str | int) -> Metric:
-    """Recreate the metric of a class that has a number and a name."""
+def of_class(metric: Metric, index: int | None, name: str | int | None) -> Metric:
+    """Recreate the metric of a class."""
     return metric.of_class(index, name)
