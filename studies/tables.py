@@ -32,12 +32,11 @@ from metricfit.metrics import get_metric
 from metricfit.metrics.metric import Metric
 from metricfit.stats import compare
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.ensemble import SMALLEST_WEIGHT
+from metricfit.tabular.ensemble import SMALLEST_WEIGHT, Selection
 from metricfit.tabular.families import DEFAULT, make_families
 from metricfit.tabular.families.family import Deadline, Family, Features, TrainingRows
 from metricfit.tabular.out_of_fold import fit_families
 from metricfit.tabular.row_folds import stratified_folds as row_folds
-from metricfit.tabular.selection import Selection
 from metricfit.train.data.batches import derive_seed
 from metricfit_papers.datasets import STUDY, load
 from metricfit_papers.folds import stratified_folds

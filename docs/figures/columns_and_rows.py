@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pandas as pd
 from page import BLUE, GREY, ORANGE, RED, plt, save
 
 from metricfit import MetricClassifier
-from metricfit.tabular.insight.judged_rows import TrainingRowsWarning
 
 FLIPPED = 20
 
@@ -28,13 +25,11 @@ def main() -> None:
     table, late = make_table(600, seed=0)
     new_table, new_late = make_table(5000, seed=1)
     model = MetricClassifier("f1", models=["extra_trees"], random_state=0).fit(table, late)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrainingRowsWarning)
-        results = {
-            "rows of training, by the whole model": model.importance(table, late),
-            "rows of training, out of fold": model.importance(table, late, out_of_fold=True),
-            "new rows": model.importance(new_table, new_late),
-        }
+    results = {
+        "rows of training, by the whole model": model.importance(table, late),
+        "rows of training, out of fold": model.importance(table, late, out_of_fold=True),
+        "new rows": model.importance(new_table, new_late),
+    }
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.8))
     names = list(table.columns)
     for place, ((label, result), colour) in enumerate(zip(results.items(), (GREY, BLUE, ORANGE), strict=True)):

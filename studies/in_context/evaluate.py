@@ -37,12 +37,11 @@ from metricfit.decide.rules import choose_threshold
 from metricfit.metrics import get_metric
 from metricfit.stats import compare
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.ensemble import SMALLEST_WEIGHT
+from metricfit.tabular.ensemble import SMALLEST_WEIGHT, Selection
 from metricfit.tabular.families import DEFAULT, make_families
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.out_of_fold import fit_families
 from metricfit.tabular.row_folds import stratified_folds
-from metricfit.tabular.selection import Selection
 from metricfit_papers.datasets import STUDY, load
 from studies.common import DOCS, fill, table
 from studies.in_context.cells import Learner, fit_learner, read_cell, write_arrays

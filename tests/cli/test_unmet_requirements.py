@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
 from metricfit.cli.app import app
-from metricfit.decide.decision import GUARANTEED
+from metricfit.decide.evidence import GUARANTEED
 from metricfit.tabular.compare.methods import DEFAULT
 
 SMALL = ["--models", "linear", "--folds", "2", "--quiet"]

@@ -43,7 +43,7 @@ def choices(kind):
         "offsets": decide.best_decision(z, y, "f1", subject_to=several, rule="empirical"),
         "certified offsets": decide.best_decision(z, y, "f1", subject_to="recall[1] >= 0.5", confidence=0.8),
         "costs": decide.best_decision(z, y, "weighted_kappa(power=2)"),
-        "labels": decide.best_decision(z, labels, "f1", average="samples", subject_to="recall[2] >= 0.7"),
+        "labels": decide.best_decision(z, labels, "f1", average="macro", subject_to="recall[2] >= 0.7"),
         "referral": decide.best_referral(z[:, 0], positive, "f1", max_share=0.1),
     }
     found = {name: decision.state() for name, decision in chosen.items()}
@@ -51,14 +51,11 @@ def choices(kind):
     found["groups"] = [by_group.thresholds[0], by_group.thresholds[1], by_group.decide(z[:, 0], group).tolist()]
     found["shares"] = decide.estimate_prevalence(z, y, new).shares.tolist()
     images, exclusive, chances = kind(share[:, 0]), kind(share / share.sum(1, keepdims=True)), kind(share[0, 0])
-    sets = kind(np.eye(5, dtype=int))
     masks = [
         decide.per_image(images),
-        decide.per_image(images, "jaccard", method="exact"),
         decide.per_image(exclusive, task="multiclass"),
         decide.per_image(exclusive, task="multilabel", zero_division=1.0),
         decide.per_row(chances),
-        decide.per_row(chances / chances.sum(1)[:, None], label_sets=sets),
     ]
     return found | {"masks": [mask.tolist() for mask in masks]}
 

@@ -8,7 +8,7 @@ from sklearn.metrics import cohen_kappa_score
 from metricfit import metrics
 from metricfit.decide import CostDecision, DecisionModule, OffsetDecision, best_decision
 from metricfit.decide.calibration import Calibration, fit_calibration, softmax
-from metricfit.decide.classes import minus_expected_costs, search_costs
+from metricfit.decide.choose import minus_expected_costs, search_costs
 from metricfit.decide.offsets import offset_problem, search_offsets
 
 COSTS = np.array([[0.0, 1, 4, 9], [2, 0, 1, 4], [6, 2, 0, 1], [20, 9, 3, 0]])

@@ -9,7 +9,7 @@ from all_labellings import all_labellings, expected, probability_of
 from metricfit import Counts
 from metricfit.decide import per_image
 from metricfit.decide.expected_values import RankedMoments
-from metricfit.decide.units import MOST_EXACT_PIXELS
+from metricfit.decide.units import best_masks
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics import get_metric
 
@@ -18,10 +18,15 @@ def images(count, height, width, seed=0):
     return torch.rand(count, height, width, generator=torch.manual_seed(seed)).pow(2)
 
 
+def exact_images(probabilities, name, zero_division=0.0):
+    masks = best_masks(probabilities.flatten(1), get_metric(name), zero_division, exact=True)
+    return masks.reshape(probabilities.shape)
+
+
 @pytest.mark.parametrize("name", ["dice", "jaccard", "fbeta(beta=2)"])
 def test_the_exact_mask_is_the_best_of_all(name):
     metric = get_metric(name)
-    for image, mask in zip(images(4, 2, 3), per_image(images(4, 2, 3), name, method="exact"), strict=True):
+    for image, mask in zip(images(4, 2, 3), exact_images(images(4, 2, 3), name), strict=True):
         chosen = expected(mask.flatten().double(), image.flatten().double(), metric)
         best = max(expected(candidate, image.flatten().double(), metric) for candidate in all_labellings(6))
         assert chosen == pytest.approx(best, abs=1e-12)
@@ -33,7 +38,7 @@ def test_the_default_loses_little_to_the_exact_mask(name):
     probabilities = images(6, 2, 6, seed=2)  # 12 pixels
     gaps = []
     for image, mask in zip(probabilities, per_image(probabilities, name), strict=True):
-        exact = per_image(image[None], name, method="exact")[0]
+        exact = exact_images(image[None], name)[0]
         values = [expected(m.flatten().double(), image.flatten().double(), metric) for m in (exact, mask)]
         gaps.append(values[0] - values[1])
     assert min(gaps) + 1e-12 >= 0
@@ -48,8 +53,9 @@ def test_a_lower_is_better_metric_is_minimised():
 
 def test_an_empty_image_is_left_empty_where_that_is_rewarded():
     faint = torch.full((1, 2, 2), 0.05)
-    assert per_image(faint, "dice", method="exact").any()
-    assert not per_image(faint, "dice", method="exact", zero_division=1.0).any()
+    assert per_image(faint, "dice").any()
+    assert exact_images(faint, "dice").any()
+    assert not exact_images(faint, "dice", 1.0).any()
     assert not per_image(faint, "dice", zero_division=1.0).any()
 
 
@@ -115,8 +121,6 @@ def test_half_precision_gives_the_same_masks_as_its_values_in_double():
         ({"probabilities": torch.rand(0, 3, 3)}, "no pixels"),
         ({"task": "volume"}, "binary"),
         ({"task": "multiclass", "probabilities": torch.rand(2, 3, 4, 4)}, "add up to 1"),
-        ({"task": "multiclass", "method": "exact"}, "no exact method"),
-        ({"method": "quick"}, "approximate"),
         ({"zero_division": 2}, "from 0 to 1"),
         ({"metric": "accuracy", "zero_division": 1.0}, "leave zero_division out"),
         ({"metric": "weighted_kappa"}, "one class"),
@@ -132,11 +136,6 @@ def test_labels_are_no_probabilities():
         per_image(torch.ones(1, 2, 2, dtype=torch.int64))
     with pytest.raises(InvalidTypeError, match="list"):
         per_image([[0.2]])
-
-
-def test_the_exact_method_refuses_large_images():
-    with pytest.raises(InvalidValueError, match="leave method out"):
-        per_image(torch.rand(1, 1, MOST_EXACT_PIXELS + 1), method="exact")
 
 
 def test_several_channels_need_a_task():

@@ -77,7 +77,7 @@ def test_every_family_decides_as_in_python(family, classes, mixed, new_rows, tmp
 
 
 @pytest.mark.parametrize(
-    "kind", ["embedded", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("blend", "tabm"))]
+    "kind", ["embedded", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("mlp", "tabm"))]
 )
 def test_networks_decide_as_in_python(kind, mixed, new_rows, tmp_path):
     X, target = mixed.X[["amount", "visits", "answer"]], mixed.three if kind == "embedded" else mixed.two
@@ -220,7 +220,8 @@ def test_a_graph_that_computes_something_else_is_not_written(linear, mixed, tmp_
 def test_rows_that_rounding_moves_are_named(linear, mixed, tmp_path, monkeypatch):
     """A threshold at the logit of row 7, and logits that are slightly lower in the graph."""
     model = copy.copy(linear)
-    model.decision_ = replace(linear.decision_, threshold=float(linear._logits(mixed.X)[7, 0]))
+    decision = replace(linear.decision_, threshold=float(linear._logits(mixed.X)[7, 0]))
+    model._show(replace(linear.chosen_, decision=decision))
     decide = models._two_classes
 
     def decide_lower(graph, model, logits):

@@ -76,8 +76,8 @@ def test_a_requirement_with_confidence_is_not_called_guaranteed_out_of_fold(rows
     assert words in text
     assert "guaranteed" not in text.partition("metricfit report")[2].lower()
     exact = copy.copy(certified)
-    exact.decision_ = replace(certified.decision_, evidence=replace(certified.decision_.evidence, out_of_fold=False))
-    exact._show_decision()
+    evidence = replace(certified.decision_.evidence, out_of_fold=False)
+    exact._show(replace(exact.chosen_, decision=replace(certified.decision_, evidence=evidence)))
     (state,) = screen_of_fit(exact, "y").requirements
     assert (state.state, state.explanation[:30]) == ("guaranteed", "guaranteed at 80 % confidence ")
     assert "Guaranteed at 80 % confidence" in verdict_of_fit(exact)

@@ -82,7 +82,7 @@ def fit_every_family():
     def fit(table, y, sample_weight=None, groups=None, **settings):
         model = MetricClassifier(models=["linear"], members=2, time_budget=None, random_state=0, **settings)
         model.fit(table, y, sample_weight, groups)
-        numbers = model._numbers_of(np.asarray(y))
+        numbers = model.chosen_.names.numbers_of(np.asarray(y))
         rows = TrainingRows(Features(model.encoder_.transform(table), table), numbers, None, len(model.classes_))
         odd = np.arange(len(rows)) % 2 == 1
         splits = [(np.flatnonzero(~odd), np.flatnonzero(odd)), (np.flatnonzero(odd), np.flatnonzero(~odd))]

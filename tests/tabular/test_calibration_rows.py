@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import TimeSeriesSplit
 
 from metricfit import MetricClassifier
-from metricfit.decide.decision import APPROXIMATE, GUARANTEED
+from metricfit.decide.evidence import APPROXIMATE, GUARANTEED
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import InfeasibleError
 from metricfit.report.model_page import screen_of_fit
@@ -33,9 +33,9 @@ def model():
 
 def test_no_model_was_trained_on_the_rows_apart(model, monkeypatch):
     X, y = table()
-    apart = model._places.rows
+    apart = model.chosen_.basis.places.rows
     assert len(apart) == 240
-    assert not model._places.folds.any()
+    assert not model.chosen_.basis.places.folds.any()
     np.testing.assert_array_equal(model.held_out_.logits, model._logits(X.iloc[apart]))
     seen = []
     fit = LogisticRegression.fit
@@ -77,18 +77,18 @@ def test_whole_groups_and_the_last_rows_are_kept_apart():
     X, y = table()
     groups = np.arange(600) // 3
     model = MetricClassifier(calibration=0.3, **SETTINGS).fit(X, y, groups=groups)
-    apart = np.isin(groups, groups[model._places.rows])
-    assert apart.sum() == len(model._places.rows) == 180
+    apart = np.isin(groups, groups[model.chosen_.basis.places.rows])
+    assert apart.sum() == len(model.chosen_.basis.places.rows) == 180
     later = MetricClassifier(calibration=0.25, cv="forward", **SETTINGS).fit(X, y)
-    np.testing.assert_array_equal(later._places.rows, np.arange(450, 600))
+    np.testing.assert_array_equal(later.chosen_.basis.places.rows, np.arange(450, 600))
 
 
 def test_rows_of_weight_0_are_in_neither_part():
     X, y = table()
     weight = (np.arange(600) % 2).astype(float)
     model = MetricClassifier(calibration=0.3, **SETTINGS).fit(X, y, sample_weight=weight)
-    assert len(model._places.rows) == 90
-    assert (model._places.rows % 2 == 1).all()
+    assert len(model.chosen_.basis.places.rows) == 90
+    assert (model.chosen_.basis.places.rows % 2 == 1).all()
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """rethreshold(prevalence="estimate", X=...): the class balance of new rows, and drift, of whole models."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from metricfit import MetricClassifier
-from metricfit.decide.shift import DriftWarning, detect_drift
-from metricfit.errors import ModelFileError
-from metricfit.tabular.storage import read_shift
+from metricfit._schema import Content, read
+from metricfit.decide.shift import DriftWarning, PriorShift, detect_drift
+from metricfit.errors import InvalidValueError
+from metricfit.metrics import get_metric
 
 
 def table(n, shares, seed, move=0.0):
@@ -58,13 +61,15 @@ def test_the_estimate_is_saved_with_the_model(model, tmp_path):
     assert loaded.rethreshold().drift_ is None
 
 
-@pytest.mark.parametrize("damage", [{"rows": 0}, {"drift": None}, {"drift": {"p_value": "low", "found": True}}])
+@pytest.mark.parametrize("damage", [{"rows": -1}, {"drift": None}, {"drift": {"p_value": "low", "found": True}}])
 def test_a_damaged_estimate_is_refused(model, damage):
+    content = Content({"prior_shift.shares": np.full(2, 0.5), "prior_shift.intervals": np.zeros((3, 2))})
     description = {"rows": 300, "drift": {"p_value": 0.5, "distance": 0.1, "found": False}}
-    with pytest.raises(ModelFileError, match="prior_shift"):
-        read_shift(description | damage, {}, 2)
-    with pytest.raises(ModelFileError, match="one share and one interval for each of 2 classes"):
-        read_shift(description, {}, 2)
+    estimate = read(PriorShift, description, "prior_shift", content)
+    with pytest.raises(InvalidValueError, match="prior_shift"):
+        read(PriorShift, description | damage, "prior_shift", content)
+    chosen = replace(model.chosen_, prior_shift=estimate)
+    assert chosen.faults(get_metric("f1"), None) == ["class balance: another number of estimates than of classes"]
 
 
 def test_another_call_forgets_the_estimate(model):

@@ -11,7 +11,7 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.decide import best_decision
-from metricfit.decide.decision import APPROXIMATE, GUARANTEED
+from metricfit.decide.evidence import APPROXIMATE, GUARANTEED
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning
 from metricfit.report.model_page import verdict_of_fit

@@ -161,7 +161,9 @@ def test_a_saved_model_without_its_costs_is_refused(rows, tmp_path, monkeypatch)
         ({"amount": -model.held_out_.columns["amount"] - 1}, "does not hold one cost per row"),
         ({"amount": model.held_out_.columns["amount"][:-1]}, "does not hold one cost per row"),
     ):
-        model.held_out_ = dataclasses.replace(model.held_out_, columns=columns)
+        basis = model.chosen_.basis
+        spoilt = dataclasses.replace(basis, held_out=dataclasses.replace(basis.held_out, columns=columns))
+        model.chosen_ = dataclasses.replace(model.chosen_, basis=spoilt)
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         model.save(folder)
         with pytest.raises(ValueError, match=message):

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -72,7 +73,8 @@ def test_costs_move_decisions_to_the_class_that_is_dear_to_miss(grades, quick_se
 def test_saved_and_loaded(grades, for_kappa, tmp_path, costs):
     model = copy.copy(for_kappa)
     if costs is not None:
-        model.decision_ = CostDecision(model.decision_.offsets, costs, evidence=model.decision_.evidence)
+        by_costs = CostDecision(model.decision_.offsets, costs, evidence=model.decision_.evidence)
+        model._show(replace(model.chosen_, decision=by_costs))
     model.save(tmp_path / "model")
     loaded = MetricClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(grades[0]), model.predict(grades[0]))

@@ -16,13 +16,12 @@ from metricfit.metrics import f1
 from metricfit.tabular import Network
 from metricfit.tabular.cross_fit import judging_parts
 from metricfit.tabular.ensemble import OutOfFold, cross_fit
-from metricfit.tabular.ensemble_fit import fit_ensemble
+from metricfit.tabular.ensemble_fit import fit_ensemble, prepare_rows
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.out_of_fold import fit_family
 from metricfit.tabular.row_folds import stratified_folds
-from metricfit.tabular.training_rows import prepare_rows
 
 ROWS, POSITIVES, COLUMNS, DRAWS = 120, 10, 4, 24
 PRIOR = log_loss([1] * POSITIVES + [0] * (ROWS - POSITIVES), [POSITIVES / ROWS] * ROWS)
@@ -100,7 +99,7 @@ def judged_ensemble(seed, **settings):
     """Return the AUROC and the excess cross-entropy of an ensemble's held-out logits."""
     rows = noise(seed)
     model = MetricClassifier("f1", models=QUICK_MODELS, n_jobs=1, random_state=seed, time_budget=None, **settings)
-    held_out = fit_ensemble(model, prepare_rows(model, rows.features.encoded, rows.y, None, None)).held_out
+    held_out = fit_ensemble(model, prepare_rows(model, rows.features.encoded, rows.y, None, None)).basis.held_out
     y, logits = np.asarray(held_out.y), np.asarray(held_out.logits)[:, 0]
     prior = log_loss(y, np.full(len(y), y.mean()))
     return roc_auc_score(y, logits), float(np.mean(np.logaddexp(0.0, logits) - y * logits)) - prior

@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics.curves import best_or_nearest
 from metricfit.metrics.sweep import sweep
-from metricfit.tabular.selection import Selection, _best_of_all_thresholds
+from metricfit.tabular.ensemble import Selection, _best_of_all_thresholds
 
 
 @pytest.fixture

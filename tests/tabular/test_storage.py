@@ -182,7 +182,7 @@ class TestModelsOfTheUser:
         assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
 
     def test_a_foreign_type_in_a_file_is_refused_before_anything_is_built(self, saved, monkeypatch):
-        from metricfit.tabular.model_folder import model_to_bytes
+        from metricfit.tabular.storage import model_to_bytes
 
         _, folder = saved
         file = next(path for path in folder.iterdir() if path.suffix == ".skops")
@@ -247,7 +247,7 @@ def test_a_folder_with_a_new_manifest_can_name_only_what_this_package_builds(sav
     if what == "model":
         description["ensemble"]["members"][0]["model"]["kind"] = "os.system"
     elif what == "column":
-        next(column for column in description["table"]["columns"] if column)["kind"] = "builtins.eval"
+        next(column for column in description["encoder"]["columns"] if column)["kind"] = "builtins.eval"
     elif what == "parameter":
         description["parameters"]["__class__"] = "os.system"
     elif what == "parameter's kind":
@@ -271,18 +271,18 @@ def small(tmp_path_factory, blobs):
 @pytest.mark.parametrize(
     ("where", "value", "reason"),
     [
-        ("classes.labels", [1], r"at least 2|linear: "),
-        ("classes.labels", [1, 1], r"stands there twice"),
-        ("classes.labels", [0, 1, 2], r"must be 3 finite numbers|expected 3"),
+        ("chosen.basis.names.classes.labels", [1], r"at least 2|expected 1"),
+        ("chosen.basis.names.classes.labels", [1, 1], r"stands there twice"),
+        ("chosen.basis.names.classes.labels", [0, 1, 2], r"their order is of 2"),
         ("parameters.metric.name", "f7", r"parameters: .*f7"),
         ("parameters.subject_to", ["f7 >= 0.5"], r"parameters: .*f7"),
-        ("parameters.decision", "guess", r"parameters: decision is one of"),
+        ("parameters.decision", "guess", r"decision is one of"),
         ("ensemble.members", [], r"ensemble.members is empty"),
         ("features.number", 3, r"features: 3, of a table of 4 columns"),
         ("features.names", ["a"], r"features: their names"),
-        ("ensemble.temperature", -1.0, r"temperature must be a finite number above 0"),
-        ("decision.threshold", None, r"decision.threshold must be a finite number, got None"),
-        ("models", [{"name": 1}], r"models.name must be text"),
+        ("ensemble.calibration.temperature", -1.0, r"temperature must be a finite number above 0"),
+        ("chosen.decision.threshold", None, r"decision.threshold must be a finite number, got None"),
+        ("models", [{"name": 1}], r"models.0.name must be text"),
     ],
 )
 def test_parts_that_are_not_of_one_model_are_refused(small, where, value, reason):

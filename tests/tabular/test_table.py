@@ -11,11 +11,14 @@ import pytest
 from scipy import sparse
 
 from metricfit import MetricClassifier
+from metricfit._schema import Content, read, write
 from metricfit.tabular.encoding.encoder import Scaling, TableEncoder
 
 
 def through_files(encoder):
-    return TableEncoder.restored(json.loads(json.dumps(encoder.state())), encoder.arrays())
+    content = Content()
+    description = json.dumps(write(TableEncoder, encoder, "encoder", content), allow_nan=False)
+    return read(TableEncoder, json.loads(description), "encoder", content)
 
 
 def test_what_each_column_becomes(messy):

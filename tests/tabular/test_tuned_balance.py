@@ -24,7 +24,7 @@ def test_the_models_of_the_folds_score_new_rows_because_a_model_of_all_rows_woul
     model = TunedDecisionClassifier(forest, "f1", cv=3, random_state=0).fit(X[:400], y[:400])
     assert len(model.estimators_) == 3
     rows, logits = model._comparable_rows(X[400:])
-    scorers = [(each, model.calibration_) for each in model.estimators_]
+    scorers = [(each, model.scorer_.calibration) for each in model.estimators_]
     by_fold = np.stack([model._logits_by(scorer, X[400:]) for scorer in scorers])
     assert (by_fold == logits).any(0).all()
     assert all((each != logits).any() for each in by_fold)

@@ -24,9 +24,9 @@ def rows():
 
 def naive_probabilities(estimators, model, X):
     """Calibrate the mean logits of two classes by hand; the smallest probability of the held-out rows bounds them."""
-    low = model.smallest_probability_
+    low = model.scorer_.smallest_probability
     mean = np.mean([logit(each.predict_proba(X)[:, 1].clip(low, 1 - low)) for each in estimators], axis=0)
-    return expit(mean / float(model.calibration_.temperature) + model.calibration_.bias.item())
+    return expit(mean / float(model.scorer_.calibration.temperature) + model.scorer_.calibration.bias.item())
 
 
 def test_two_classes_are_scored_by_the_mean_of_the_logits_of_the_folds(rows):
@@ -58,13 +58,13 @@ def test_several_classes_and_labels_are_scored_by_the_mean_of_the_logits(rows):
     y = np.digitize(X[:, 0], [-0.7, 0.7])
     model = TunedDecisionClassifier(LINEAR, "f1", cv=3, random_state=0).fit(X, y)
     logits = np.mean([each.predict_log_proba(new) for each in model.estimators_], axis=0)
-    calibrated = logits / float(model.calibration_.temperature) + model.calibration_.bias
+    calibrated = logits / float(model.scorer_.calibration.temperature) + model.scorer_.calibration.bias
     assert model.predict_proba(new) == pytest.approx(softmax(calibrated, axis=1), abs=1e-6)
     X, y = make_multilabel_classification(300, 8, n_classes=4, random_state=0)
     X = X / X.max()
     tagger = TunedDecisionClassifier(OneVsRestClassifier(LINEAR), "f1", cv=3, random_state=0).fit(X, y)
     logits = np.mean([logit(each.predict_proba(X)) for each in tagger.estimators_], axis=0)
-    calibration = tagger.calibration_
+    calibration = tagger.scorer_.calibration
     calibrated = expit(logits / calibration.temperature + calibration.bias)
     assert tagger.predict_proba(X) == pytest.approx(calibrated, abs=1e-6)
 
@@ -100,7 +100,7 @@ def test_columns_and_saved_models(rows, ensemble, tmp_path):
     assert model.feature_names_in_.tolist() == list("abcdef")
     assert model.n_features_in_ == 6
     model.save(tmp_path / "model")
-    assert (tmp_path / "model" / "estimator.skops").exists() == (not ensemble)
+    assert (tmp_path / "model" / "scorer.one.skops").exists() == (not ensemble)
     again = TunedDecisionClassifier.load(tmp_path / "model")
     assert again.ensemble is ensemble
     assert hasattr(again, "estimator_") == (not ensemble)

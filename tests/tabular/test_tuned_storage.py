@@ -22,7 +22,7 @@ from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.core.counts import Counts
 from metricfit.errors import ModelFileError
 from metricfit.tabular.families.family import MissingArgumentError
-from metricfit.tabular.model_folder import UntrustedTypeError
+from metricfit.tabular.storage import UntrustedTypeError
 
 
 @pytest.fixture(scope="module")
@@ -149,27 +149,28 @@ def test_a_folder_of_another_class_is_refused(saved, rows, tmp_path):
 @pytest.mark.parametrize(
     ("where", "value", "reason"),
     [
-        ("decision.threshold", None, "decision.threshold must be a finite number, got None"),
-        ("decision.evidence.value", "high", "decision.evidence.value must be a finite number"),
-        ("smallest_probability", 0, "smallest_probability must be a finite number above 0"),
-        ("smallest_probability", None, "smallest_probability"),
-        ("folds", 0, "folds: 0 is no number of estimators"),
-        ("folds", True, "folds must be a whole number"),
-        ("folds", 4, r"fold-3\.skops is missing"),
-        ("mean_of_folds", None, "mean_of_folds must be true or false"),
-        ("mean_of_folds", False, r"estimator\.skops is missing"),
+        ("chosen.decision.threshold", None, "decision.threshold must be a finite number, got None"),
+        ("chosen.decision.evidence.value", "high", "decision.evidence.value must be a finite number"),
+        ("scorer.smallest_probability", 0, "smallest_probability above 0"),
+        ("scorer.smallest_probability", None, "smallest_probability"),
+        ("scorer.estimators", [], "an estimator and"),
+        ("scorer.estimators", True, "estimators must be a list"),
+        ("scorer.estimators", [{"file": "fold-3.skops"}], r"fold-3\.skops' is missing"),
+        ("scorer.one", {"file": "estimator.skops"}, r"estimator\.skops' is missing"),
         ("parameters.ensemble", "mean", "ensemble is True or False"),
         ("parameters.estimator", "fitted", "with fit; got"),
         ("parameters.average", "mean", "average is one of"),
         ("parameters.decision", "best", "decision is one of"),
         ("parameters.surprise", 1, "parameters that this version does not have"),
-        ("parameters.estimator", {"file": "model.json"}, "cannot be read"),
+        ("parameters.estimator", {"file": "model.json"}, "is no parameter"),
         ("parameters.estimator", {"import": "os"}, "is no parameter"),
         ("parameters.metric", {"name": "f_one", "own": False}, "no metric"),
-        ("classes.labels", [0, 1, 2], "classes: their order is of 2"),
-        ("classes.labels", [7, 8], "knows no class of this model"),
-        ("classes.dtype", "V100", "labels of type"),
-        ("seed", -1, "seed must be a whole number"),
+        ("chosen.basis.names.classes.labels", [0, 1, 2], "their order is of 2"),
+        ("chosen.basis.names.classes.labels", [7, 8], "knows no class of this model"),
+        ("chosen.basis.names.classes.dtype", "V100", "labels of type"),
+        ("chosen.basis.seed", -1, "seed must be a whole number"),
+        ("scorer.calibration.temperature", -1.0, "temperature must be a finite number above 0"),
+        ("scorer.calibration.bias", [0.0, 1.0], "calibration: there must be finite numbers"),
     ],
 )
 def test_a_folder_that_was_edited_with_its_manifest_is_refused(saved, where, value, reason):
@@ -188,11 +189,9 @@ def test_a_folder_that_was_edited_with_its_manifest_is_refused(saved, where, val
 @pytest.mark.parametrize(
     ("name", "array", "reason"),
     [
-        ("calibration.temperature", torch.tensor([-1.0]), "calibration: there must be finite numbers"),
-        ("calibration.bias", torch.tensor([0.0, 1.0]), "calibration: there must be finite numbers"),
-        ("calibration.bias", torch.tensor([torch.nan]), "numbers that are not finite"),
-        ("held_out.y", torch.full((200,), 5), "labels of other classes"),
-        ("held_out.logits", torch.zeros(3, 1), "logits and labels of other shapes"),
+        ("chosen.basis.held_out.shares", torch.tensor([torch.nan, 1.0]), "numbers that are not finite"),
+        ("chosen.basis.held_out.y", torch.full((200,), 5), "labels of other classes"),
+        ("chosen.basis.held_out.logits", torch.zeros(3, 1), "logits and labels of other shapes"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(saved, name, array, reason):
@@ -205,17 +204,17 @@ def test_arrays_that_do_not_fit_are_refused(saved, name, array, reason):
 
 def test_files_that_are_cut_short_or_missing_are_refused(saved):
     model, folder = saved
-    content = (folder / "fold-1.skops").read_bytes()
-    (folder / "fold-1.skops").write_bytes(content[:-10])
+    content = (folder / "scorer.estimators.1.skops").read_bytes()
+    (folder / "scorer.estimators.1.skops").write_bytes(content[:-10])
     with pytest.raises(ModelFileError, match="cut short or changed"):
         TunedDecisionClassifier.load(folder)
-    vouch(folder, "fold-1.skops", content[:-10])
+    vouch(folder, "scorer.estimators.1.skops", content[:-10])
     with pytest.raises(ModelFileError, match="cannot be read"):
         TunedDecisionClassifier.load(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     without = copy.deepcopy(manifest)
-    del without["sha256"]["fold-1.skops"]
+    del without["sha256"]["scorer.estimators.1.skops"]
     (folder / "manifest.json").write_text(json.dumps(without))
-    with pytest.raises(ModelFileError, match=r"fold-1\.skops is missing"):
+    with pytest.raises(ModelFileError, match=r"scorer\.estimators\.1\.skops' is missing"):
         TunedDecisionClassifier.load(folder)
     assert model.threshold_ is not None

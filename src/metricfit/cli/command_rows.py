@@ -14,6 +14,7 @@ import pandas as pd
 
 from metricfit.cli.options import TableOptions
 from metricfit.cli.terminal import UserError, print_message, relay_messages
+from metricfit.core.arrays import Integers
 from metricfit.data.columns import (
     check_classes,
     did_you_mean,
@@ -34,7 +35,6 @@ from metricfit.tabular import large_rows
 from metricfit.tabular.doctor.examination import examine_table
 from metricfit.tabular.doctor.finding import Finding
 from metricfit.tabular.encoding.columns import as_text
-from metricfit.tabular.families.family import Integers
 from metricfit.tabular.large_rows import stratified_sample
 from metricfit.tabular.positive_class import choose_positive_class
 

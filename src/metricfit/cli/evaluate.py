@@ -46,7 +46,7 @@ def run(options: Evaluate) -> None:
         times = times[order]
     groups = columns.get(options.group or "")
     weight = None if options.weight is None else read_weights(columns[options.weight], options.weight)
-    classes = classifier.classes_[classifier._order].tolist()
+    classes = classifier.chosen_.names.in_order.tolist()
     today = None if options.today is None else read_today(columns[options.today], options.today, classes)
     _warn_of_absent_classes(classifier, y)
     with status("Evaluating ...", options.quiet):

@@ -191,7 +191,7 @@ def run(options: Fit) -> None:
             model.fit(X, rows.ordered_labels.array if rows.order else y.to_numpy(), rows.weight, groups)
         if options.refer is not None or referral:
             model.refer(max_share=options.refer, subject_to=referral)
-        order = model.classes_[model._order].tolist()
+        order = model.chosen_.names.in_order.tolist()
         today = None if rows.today is None else read_today(rows.today, str(options.today), order)
         with new_folder(out, overwrite=options.overwrite) as unfinished:
             model.save(unfinished / "model", data=title_data(options.data), target=options.target)
@@ -210,7 +210,7 @@ def run(options: Fit) -> None:
     periods, facts, counts = values_by_period(model, rows.times), model_facts(model), y.value_counts()
     fall = describe_fall(periods, facts.held_out_value, get_metric(model.metric))
     held_out = DecidedRows.of_training(model)
-    judged = 0.0 if today is None else held_out.judge(today.decided[model._places.rows])[1]
+    judged = 0.0 if today is None else held_out.judge(model.chosen_.basis.take(today.decided))[1]
     result = {name: getattr(facts, name) for name in OF_FACTS} | {
         "today": None if today is None else DecidedToday(name=today.name, value=judged),
         "out_of_fold": facts.held_out_value,

@@ -71,7 +71,7 @@ def run(options: Predict) -> None:
         predicted={str(label): counts[str(label)] for label in classifier.classes_},
         new_categories=dict(unseen),
         threshold=classifier.threshold_ if threshold is None else threshold,
-        referred=counts[str(classifier.refer_label_)] if _refers(classifier, threshold) else None,
+        referred=counts[str(classifier.chosen_.refer_label)] if _refers(classifier, threshold) else None,
     )
     print_result(result, options.as_json, _lines(result, classifier))
 
@@ -95,7 +95,7 @@ def _predictions(model: MetricClassifier, scored: ScoredRows, threshold: float |
     # A column of a file has one type, and the label of referred rows may be of another than the classes.
     columns = {PREDICTED: labels.astype(str) if labels.dtype == object else labels}
     if _refers(model, threshold):
-        columns[WAS_REFERRED] = labels == model.refer_label_
+        columns[WAS_REFERRED] = labels == model.chosen_.refer_label
     names = map(_probability_name, model.classes_)
     return pd.DataFrame(columns | dict(zip(names, probabilities.T, strict=True)))
 

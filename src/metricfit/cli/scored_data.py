@@ -25,7 +25,7 @@ from metricfit.metrics import get_metric
 from metricfit.tabular import MetricClassifier, TunedDecisionClassifier
 from metricfit.tabular.checks import columns_of_fit, describe_unseen
 from metricfit.tabular.classifier import ScoredRows, column_types, score_batch
-from metricfit.tabular.model_folder import name_of_estimator
+from metricfit.tabular.storage import name_of_estimator
 
 
 def load_model(path: Path) -> MetricClassifier:

@@ -56,7 +56,7 @@ def run(options: Watch) -> None:
         X, y, columns = whole_rows(model, options, names, scored=options.today is None)
     times, predicted = columns.get(options.time or ""), None
     if options.today is not None:
-        classes = model.classes_[model._order]
+        classes = model.chosen_.names.in_order
         predicted = classes[read_today(columns[options.today], options.today, classes.tolist()).decided]
     if times is not None:
         order = order_by_time(pd.Series(times, name=options.time))

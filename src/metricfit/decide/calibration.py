@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metricfit.core.arrays import Floats, Integers, in_kind_of, to_numpy
+from metricfit.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from metricfit.core.arrays import Array
@@ -40,6 +41,9 @@ class Calibration:
         temperature: The temperature T, above 0; for several labels one per label, ``(c,)``.
         bias: The bias b, ``(1,)`` for two classes and ``(c,)`` for several classes or labels.
 
+    Raises:
+        InvalidValueError: A temperature is not above 0.
+
     Example:
         >>> Calibration(temperature=2.0, bias=[0.5])([[1.0]])
         array([[1.]])
@@ -50,6 +54,8 @@ class Calibration:
 
     def __post_init__(self) -> None:
         temperature = to_numpy(self.temperature, np.float64)
+        if not (temperature > 0).all():
+            raise InvalidValueError(f"temperature must be a finite number above 0, got {self.temperature}")
         object.__setattr__(self, "temperature", temperature if temperature.ndim else float(temperature))
         object.__setattr__(self, "bias", to_numpy(self.bias, np.float64))
 

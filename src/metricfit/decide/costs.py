@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from metricfit.core.arrays import Array, Booleans, Floats, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
-from metricfit.decide.decision import Evidence, RowCostDecision
+from metricfit.decide.decision import RowCostDecision
+from metricfit.decide.evidence import Evidence
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.optimism import interval_of_decisions, number_of_resamples, quantiles, resample_decisions
 from metricfit.decide.rules import Goal

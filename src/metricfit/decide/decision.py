@@ -10,108 +10,31 @@ else. A new kind is a new class here: its fields, ``task``, ``decided_by``, ``ma
 from __future__ import annotations
 
 import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit._schema import Content, HasKinds, read, write
 from metricfit.core.arrays import in_kind_of, to_numpy
 from metricfit.decide.calibration import Calibration, sigmoid, softmax
-from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics.feasibility import RequirementValue
+from metricfit.decide.evidence import NO_EVIDENCE, Ends, Evidence, Referral
+from metricfit.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from metricfit.core.arrays import Array
     from metricfit.core.thresholds import PerLabel
 
-#: What may be said about requirements with a confidence. The tests are exact for scores of a model that was fitted
-#: without these rows. New rows have scores of other models than rows out of fold, so there the tests are approximate.
-GUARANTEED = "guaranteed"
-APPROXIMATE = "certified on cross-validated scores (approximate)"
 #: The class number of rows that are referred to a person.
 REFERRED = -1
 #: Maximum number of thresholds or offsets that a description lists.
 LISTED = 20
 
 Floats = NDArray[np.float64]
-Ends = tuple[float, float]
 Self = TypeVar("Self", bound="Decision")
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """How good a decision is, on the held-out rows and on new ones.
-
-    Attributes:
-        value: The value of the metric on the held-out rows, on which the decision was chosen; NaN if it was not chosen
-            on rows.
-        value_interval: The bootstrap interval of the value.
-        corrected_value: An estimate of the value on new rows. By the plug-in rule and under requirements it is the
-            value on the held-out rows; by the empirical rule it is never better than that (``decide.optimism``).
-        corrected_interval: The bootstrap interval of the corrected value.
-        requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.
-        not_reachable: None if the decision meets the requirements; otherwise what is reachable. The decision is then
-            the one with the smallest violation.
-        confidence: The probability with which the requirements hold on new rows (``decide.certified``); None if they
-            are met on the held-out rows alone, or not at all.
-        out_of_fold: Whether the held-out scores are cross-validated, so that new rows are scored by other models.
-
-    Example:
-        >>> Evidence(value=0.8, corrected_value=0.78).corrected_value
-        0.78
-    """
-
-    value: float = math.nan
-    value_interval: Ends | None = None
-    corrected_value: float | None = None
-    corrected_interval: Ends | None = None
-    requirements: Mapping[str, RequirementValue] = field(default_factory=dict)
-    not_reachable: str | None = None
-    confidence: float | None = None
-    out_of_fold: bool = False
-
-    @property
-    def certificate(self) -> str | None:
-        """What is known about the requirements on new rows, at the probability ``confidence``.
-
-        It is ``GUARANTEED`` for scores of a model that was fitted without these rows, and ``APPROXIMATE`` for
-        cross-validated scores. It is None without a confidence, or if no decision could be certified.
-
-        Example:
-            >>> Evidence(confidence=0.9).certificate
-            'guaranteed'
-            >>> Evidence(confidence=0.9, out_of_fold=True).certificate
-            'certified on cross-validated scores (approximate)'
-        """
-        if self.confidence is None:
-            return None
-        return APPROXIMATE if self.out_of_fold else GUARANTEED
-
-
-@dataclass(frozen=True)
-class Referral:
-    """The logits that are referred to a person: from ``low`` on and below ``high``.
-
-    Of several classes they are the leads of the best class over the second best.
-
-    Attributes:
-        low: The first logit that is referred; 0 for leads.
-        high: The first logit above the region.
-        share: The share of the held-out rows that is in the region. The evidence of the decision is about the others.
-
-    Example:
-        >>> ThresholdDecision(0.0, referral=Referral(low=-1.0, high=0.5, share=0.2)).referred([-2.0, 0.0, 0.5])
-        array([False,  True, False])
-    """
-
-    low: float
-    high: float
-    share: float
 
 
 def in_their_kind(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -124,7 +47,7 @@ def in_their_kind(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
     return either
 
 
-class Decision(ABC):
+class Decision(HasKinds, ABC):
     """How logits become decisions: what all kinds share.
 
     Methods take arrays or tensors, and return the kind that they get.
@@ -286,9 +209,8 @@ class Decision(ABC):
         Returns:
             The name of the kind, and its parts.
         """
-        kind = next(name for name, each in KINDS.items() if each is type(self))
-        parts: dict[str, Any] = _as_json(self)
-        return {"kind": kind} | parts
+        state: dict[str, Any] = write(Decision, self, "decision", Content())
+        return state
 
     def with_evidence(self: Self, **changes: Any) -> Self:
         """Return the decision with other values of some fields of its evidence.
@@ -345,7 +267,7 @@ class ThresholdDecision(_OneThreshold):
 
     referral: Referral | None = None
     calibration: Calibration | None = None
-    evidence: Evidence = Evidence()
+    evidence: Evidence = NO_EVIDENCE
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -419,7 +341,7 @@ class RowCostDecision(_OneThreshold):
     """
 
     calibration: Calibration | None = None
-    evidence: Evidence = Evidence()
+    evidence: Evidence = NO_EVIDENCE
     of_row_costs = True
 
     def describe(self, names: Sequence[Any] = ()) -> str:
@@ -490,7 +412,7 @@ class OffsetDecision(_Offsets):
     """
 
     calibration: Calibration | None = None
-    evidence: Evidence = Evidence()
+    evidence: Evidence = NO_EVIDENCE
     referral: Referral | None = None
 
     def lead(self, logits: Array) -> Floats:
@@ -544,7 +466,7 @@ class CostDecision(_Offsets):
 
     costs: Any
     calibration: Calibration | None = None
-    evidence: Evidence = Evidence()
+    evidence: Evidence = NO_EVIDENCE
     decided_by: ClassVar = {"offsets": 1, "costs": 2}
 
     def __post_init__(self) -> None:
@@ -587,7 +509,7 @@ class LabelDecision(Decision):
     thresholds: Any
     intervals: Any | None = None
     calibration: Calibration | None = None
-    evidence: Evidence = Evidence()
+    evidence: Evidence = NO_EVIDENCE
     task = "multilabel"
     decided_by: ClassVar = {"thresholds": 1}
 
@@ -649,7 +571,7 @@ class TopLabelsDecision(Decision):
     intercepts: Any
     budget: int
     calibration: Calibration | None = None
-    evidence: Evidence = Evidence()
+    evidence: Evidence = NO_EVIDENCE
     task = "multilabel"
     decided_by: ClassVar = {"slopes": 1, "intercepts": 1}
 
@@ -708,6 +630,7 @@ KINDS: dict[str, type[Any]] = {
     "labels": LabelDecision,
     "top labels": TopLabelsDecision,
 }
+Decision.kinds = KINDS
 
 
 def to_probability(logit: float) -> float:
@@ -732,14 +655,7 @@ def restore_decision(state: Any) -> Any:
         >>> restore_decision(decision.state()) == decision
         True
     """
-    name = state.get("kind") if isinstance(state, Mapping) else state
-    if not isinstance(name, str) or name not in KINDS:
-        raise InvalidValueError(f"decision.kind must be one of {', '.join(map(quote, KINDS))}, got {quote(name)}")
-    try:
-        return _read("decision", KINDS[name], state)
-    except InvalidValueError as error:
-        message = str(error)
-        raise InvalidValueError(message if message.startswith("decision.") else f"decision: {message}") from None
+    return read(Decision, state, "decision", Content())
 
 
 def _set_numbers(decision: Any, name: str, axes: int) -> None:
@@ -758,65 +674,3 @@ def _probabilities(ends: Ends) -> Ends:
 
 def _listed(texts: list[str]) -> str:
     return ", ".join(texts[:LISTED]) + (", ..." if len(texts) > LISTED else "")
-
-
-def _as_json(value: Any) -> Any:
-    """Return numbers, arrays and dataclasses as JSON holds them; infinity as text."""
-    if isinstance(value, np.ndarray):
-        return _as_json(value.tolist())
-    if is_dataclass(value):
-        return {part.name: _as_json(getattr(value, part.name)) for part in fields(value)}
-    if isinstance(value, Mapping):
-        return {name: _as_json(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_as_json(each) for each in value]
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else str(float(value))
-    return value
-
-
-#: The types that JSON holds text, lists and objects for, and what messages call them.
-_FORMS: dict[Any, Any] = {
-    bool: (bool, "true or false"),
-    int: (int, "a whole number"),
-    str: (str, "text"),
-    Ends: (list, "null or a list of two numbers"),
-    RequirementValue: (list, "a value, whether it meets the bound, and the best value"),
-}
-
-
-def _read(name: str, hint: Any, value: Any) -> Any:
-    """Return what JSON holds as the type of a field, whose name messages have."""
-    inner = get_args(hint)
-    if NoneType in inner:
-        return None if value is None else _read(name, inner[0], value)
-    if hint in (float, Any):
-        return _read_numbers(name, value, in_lists=hint is Any)
-    form, words = _FORMS.get(hint, (Mapping, "an object"))
-    parts = inner if form is Mapping else inner or tuple(get_type_hints(hint).values())
-    if not isinstance(value, form) or (form is list and len(value) != len(parts)):
-        raise InvalidValueError(f"{name} must be {words}, got {quote(value)}")
-    if form is list:
-        read = tuple(_read(name, part, each) for part, each in zip(parts, value, strict=True))
-        return read if inner else hint(*read)
-    if form is not Mapping:
-        return value
-    if inner:
-        return {text: _read(f"{name}: {quote(text)}", inner[1], each) for text, each in value.items()}
-    hints = get_type_hints(hint)
-    return hint(**{at.name: _read(f"{name}.{at.name}", hints[at.name], value.get(at.name)) for at in fields(hint)})
-
-
-def _read_numbers(name: str, value: Any, *, in_lists: bool) -> Any:
-    """Return a number, which is text in JSON if it is infinite, or an array of numbers."""
-    if in_lists and isinstance(value, list):
-        parts = [_read_numbers(name, part, in_lists=True) for part in value]
-        if len({np.shape(part) for part in parts}) != 1:
-            raise InvalidValueError(f"{name} must be a list of rows with as many numbers each, got {quote(value)}")
-        return np.array(parts)
-    if isinstance(value, str) and value in ("inf", "-inf"):
-        return float(value)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not abs(value) <= sys.float_info.max:
-        raise InvalidValueError(f"{name} must be a finite number, got {quote(value)}")
-    return float(value)

@@ -13,7 +13,8 @@
 The empirical rule for *micro* and *samples* starts at the best threshold for all labels together and then changes one
 label at a time, which is exact for each label: a sort and a cumulative sum.
 
-Under requirements each label is a problem of two classes with its requirements. With a confidence, the labels that have
+Under requirements each label is a problem of two classes with its requirements; *micro* and *samples*, whose best
+thresholds depend on each other, take none. With a confidence, the labels that have
 requirements share the probability of error equally, because their rows are the same and not independent of each other.
 All certified thresholds then hold together, and any of them may be chosen.
 """
@@ -21,29 +22,30 @@ All certified thresholds then hold together, and any of them may be chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
+from metricfit.core.arrays import Array, Floats, Integers, to_numpy
 from metricfit.core.counts import Counts
 from metricfit.core.types import LabelAverage
 from metricfit.decide.bounds import draw_one_per_group, format_percent
-from metricfit.decide.calibration import fit_label_calibration, sigmoid
-from metricfit.decide.certified import certify_thresholds, check_guarantee, choose_best, why_not
+from metricfit.decide.calibration import fit_label_calibration
+from metricfit.decide.certified import check_guarantee, choose_best, why_not
 from metricfit.decide.decision import LabelDecision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.optimism import draw_multiplicities, judged_by_others, without_gain
-from metricfit.decide.rules import Goal, Rule, allowed_on_both, check_rule, choose_threshold, thresholds_of_counts
+from metricfit.decide.rules import Goal, Rule, check_rule, choose_threshold, thresholds_of_counts
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.curves import judge_requirements, metric_of_label
-from metricfit.metrics.feasibility import Allowed, InfeasibleError, RequirementValue, allowed_thresholds
+from metricfit.metrics.feasibility import InfeasibleError, RequirementValue
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.metrics.sweep import expected_sweep, sweep
+from metricfit.metrics.sweep import sweep
 from metricfit.stats.results import compute_interval
 
 #: Maximum number of rounds through the labels.
@@ -121,20 +123,16 @@ def improve_by_label(
     metric: Metric,
     start: Floats,
     average: Literal["micro", "samples"],
-    allowed: Mapping[int, Booleans],
-    labels: Sequence[int],
 ) -> Floats:
     """Change one threshold at a time until a round brings no improvement.
 
     Args:
         z: Logits ``(n, c)``.
         t: Labels 0 and 1, or their probabilities, ``(n, c)``.
-        w: One weight per row, above 0 where thresholds are restricted.
+        w: One weight per row.
         metric: The metric.
         start: The thresholds to start from.
         average: "micro" or "samples".
-        allowed: For some labels, which of their thresholds may be chosen: infinity and the distinct logits, falling.
-        labels: The labels whose thresholds are changed.
 
     Returns:
         The thresholds.
@@ -144,15 +142,12 @@ def improve_by_label(
     decided = (z >= thresholds).astype(np.float64)
     for _ in range(ROUNDS):
         before = best
-        for label in labels:
+        for label in range(z.shape[1]):
             cuts, values = values_of_label(z, t, w, metric, decided, label)
-            if label in allowed:
-                values = np.where(allowed[label], values, -np.inf)
             lowest = z[:, label][decided[:, label] > 0]  # the threshold that decides as now is the first below these
             now = int((cuts > lowest.min()).sum()) if len(lowest) else 0
             place = int(values.argmax())
-            least = IMPROVEMENT * max(abs(float(values[now])), 1e-6) if values[now] > -np.inf else 0.0
-            if values[place] > values[now] + least:
+            if values[place] > values[now] + IMPROVEMENT * max(abs(float(values[now])), 1e-6):
                 thresholds[label] = cuts[place]
                 decided[:, label] = z[:, label] >= thresholds[label]
                 now = place
@@ -276,33 +271,12 @@ class LabelGoals:
                 raise InfeasibleError(f"{error}{shared * (len(self.by_label) > 1)}") from None
 
 
-def _allowed(goal: Goal, z: Floats, y: Integers, weight: Floats | None, times: Floats | None) -> Allowed:
-    """Return which thresholds of a label may be chosen: infinity and its distinct logits, falling.
-
-    Args:
-        goal: The goal of the label.
-        z: Its logits ``(n,)``.
-        y: Its labels 0 and 1.
-        weight: One weight per row, or None.
-        times: How often each row counts in the tests of a guarantee, in a bootstrap; by default once.
-    """
-    if goal.guarantee is not None:
-        certified = certify_thresholds(z, y, goal, times)
-        return Allowed(certified.allowed, certified.feasible)
-    observed = sweep(z, y, weight)
-    if goal.rule == "empirical":
-        return allowed_thresholds(observed.counts, goal.requirements)
-    return allowed_on_both(observed, expected_sweep(z, weight), goal.requirements)
-
-
 def choose_required_thresholds(
     logits: Array, y: Array, weight: Array | None, goals: LabelGoals, times: Floats | None = None
 ) -> tuple[Floats, dict[int, bool]]:
     """Choose one threshold of calibrated logits per label, under requirements if there are any.
 
-    Under "macro" and "weighted" each label has the best of its thresholds that meet its requirements. Under "micro" and
-    "samples" the thresholds are those without requirements; those that are not allowed move to the allowed ones with
-    the best metric, and by the empirical rule the others as well.
+    Under requirements each label has the best of its thresholds that meet its own.
 
     Args:
         logits: Calibrated logits ``(n, c)``.
@@ -322,38 +296,25 @@ def choose_required_thresholds(
         goals = LabelGoals(goals.goal.take(there), goals.labels)
     goal, labels, is_seen = goals.goal, range(goals.labels), (y * (w > 0)[:, None]).any(0)
 
-    def goal_of(label: int) -> Goal:
-        return goals.of(label) if is_seen[label] else replace(goals.of(label), rule="empirical")
-
     if goal.average in ("macro", "weighted"):
-        chosen = [choose_best(z[:, label], y[:, label], w, goal_of(label), times) for label in labels]
-        return np.array([each.threshold for each in chosen]), {
-            label: chosen[label].feasible for label in goals.by_label
-        }
+        of_labels = [
+            goals.of(label) if is_seen[label] else replace(goals.of(label), rule="empirical") for label in labels
+        ]
+        chosen = [choose_best(z[:, label], y[:, label], w, of_labels[label], times) for label in labels]
+        found = {label: chosen[label].feasible for label in goals.by_label}
+        return np.array([each.threshold for each in chosen]), found
     check_average(goal.metric, "micro")
+    if goals.by_label:
+        raise InvalidValueError(f"requirements on labels are for average='macro' or 'weighted', not {goal.average!r}")
     if goal.average == "micro":
         together = z.reshape(-1), y.reshape(-1), w.repeat(goals.labels)
         common = choose_threshold(*together, goal.metric, rule=goal.rule).threshold
     else:
         common = _common_of_samples(z, y, w, goal.metric)
-    t = sigmoid(z) if goal.rule == "plugin" and goal.average == "micro" else y.astype(np.float64)
-
-    def improved(start: Floats, allowed: Mapping[int, Booleans], changed: Sequence[int]) -> Floats:
-        return improve_by_label(z, t, w, goal.metric, start, goal.average, allowed, changed) if changed else start
-
-    thresholds, changed = np.full(goals.labels, common), list(labels)
-    if goal.rule == "empirical":
-        thresholds = improved(thresholds, {}, changed)
-    found = {label: _allowed(goal_of(label), z[:, label], y[:, label], w, times) for label in goals.by_label}
-    allowed = {label: each.thresholds for label, each in found.items()}
-    if goal.rule == "plugin" or not allowed:
-        changed = [label for label in allowed if not _is_allowed(label, z, thresholds, allowed)]
-    return improved(thresholds, allowed, changed), {label: each.feasible for label, each in found.items()}
-
-
-def _is_allowed(label: int, z: Floats, thresholds: Floats, allowed: Mapping[int, Booleans]) -> bool:
-    above = z[:, label][z[:, label] >= thresholds[label]]
-    return bool(allowed[label][len(set(above.tolist()))])
+    thresholds = np.full(goals.labels, common)
+    if goal.rule == "plugin":
+        return thresholds, {}
+    return improve_by_label(z, y.astype(np.float64), w, goal.metric, thresholds, goal.average), {}
 
 
 def judge_label_requirements(

@@ -1,32 +1,22 @@
 r"""Offsets of several classes: one number per class, added to the logits before the argmax, chosen for a metric.
 
-The search is a coordinate ascent from several starts, on true labels or on class probabilities.
-
 With the other offsets fixed, row i is assigned to class k as soon as the offset of k has grown by more than
 g_i = max_{j != k}(z_ij + o_j) - (z_ik + o_k). Sorting the g_i and summing in that order gives the counts for every
 choice of this one offset. Each row carries a share of each class: 1 and 0 for a true label, or the probabilities of a
-calibrated model, and the counts are then expected counts. For a metric of the whole confusion matrix the sums are its
-cells.
+calibrated model, and the counts are then expected counts. A step costs O(n log n + n c).
 
 Coordinate ascent stops where no change of a single offset helps, which need not be the best place. So it runs from
 several starts, coarsely: on at most 8,192 rows, with about 256 candidates per offset and then all candidates next to
-the best of these. All starts run for one round, and the plain argmax and the best of the others for some more. The best
-result is improved further on all rows, over all candidates (up to 65,536 divided by the number of classes, and then all
-next to the best of these). A step costs O(n log n + n c).
+the best of these. The plain argmax and the best others are followed, and the best result is improved on all rows.
 
-*Under constraints.* The search for offsets improves one number, and stops where no change of a single offset helps. At
-the edge of what is allowed that is nearly everywhere, because offsets that are moved one at a time leave it. So the
-search maximises the augmented Lagrangian
+*Under constraints* that happens nearly everywhere at the edge of what is allowed. So the search maximises the augmented
+Lagrangian
 
 .. math:: \mathrm{metric} - \sum_r \frac{\max(0, \lambda_r + \mu g_r)^2 - \lambda_r^2}{2 \mu},
 
-where g is how far a requirement is exceeded. At the right multipliers its best offsets are the best allowed ones.
-
-The search starts from the best offsets without constraints and from some others, and moves multipliers and offsets in
-turn: one round of the search for offsets maximises the augmented Lagrangian, and the multiplier
-of every constraint follows its violation. Of all offsets on the way, those with the smallest total violation are kept,
-and among those that meet the constraints the best for the metric. They are improved on all rows in the end, with a
-penalty that no gain of the metric outweighs.
+where g is how far a requirement is exceeded. Multipliers and offsets are moved in turn. Of all offsets, those
+with the smallest total violation are kept, and among those that meet the constraints the best for the metric. They are
+improved on all rows in the end, with a penalty that no gain of the metric outweighs.
 """
 
 from __future__ import annotations
@@ -170,19 +160,7 @@ def offset_problem(
     *,
     rule: Rule,
 ) -> OffsetProblem:
-    """Return the problem of a decision rule: each row counts for its own class, or for all by their probabilities.
-
-    Args:
-        logits: Logits ``(n, c)``, calibrated for the plug-in rule.
-        y: Class numbers.
-        weight: One weight per row, or None.
-        metric: The metric.
-        average: The average over the classes.
-        rule: "empirical" for the labels; otherwise the probabilities.
-
-    Returns:
-        The problem.
-    """
+    """Return the problem of a rule: each row counts for its own class, or for all by their calibrated probabilities."""
     shares = np.eye(logits.shape[1])[y] if rule == "empirical" else softmax(logits)
     return OffsetProblem(logits, shares, np.ones(len(y)) if weight is None else weight, metric, average)
 

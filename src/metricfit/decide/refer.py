@@ -45,7 +45,8 @@ from metricfit.decide.certified import (
     expected_certainty,
 )
 from metricfit.decide.choose import choose_without_intervals
-from metricfit.decide.decision import OffsetDecision, Referral, ThresholdDecision
+from metricfit.decide.decision import OffsetDecision, ThresholdDecision
+from metricfit.decide.evidence import Referral
 from metricfit.decide.held_out import HeldOut, collect_held_out
 from metricfit.decide.optimism import (
     counts_of_matrix,

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.core.arrays import Array, Booleans, Floats, Integers, to_numpy
-from metricfit.decide.decision import Evidence, to_probability
+from metricfit.decide.decision import to_probability
+from metricfit.decide.evidence import Evidence
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import best_of_allowed, best_or_nearest, judge_requirements
 from metricfit.metrics.feasibility import Allowed, ChosenThreshold, RequirementValue, allowed_thresholds

@@ -3,10 +3,6 @@
 A threshold is chosen for all rows together. Where the metric is measured on every image or row and then averaged, each
 unit has a best decision, which follows from its probabilities and needs no labels (``decide.expected_values``).
 
-Labels that depend on each other need more than one probability per label. For F-beta it is enough to know how probable
-it is that label i is there and s labels are there in all: for every number k of marked labels the value is then a sum
-over the marked labels, and its k largest terms are the best choice (Dembczynski et al. 2011).
-
 Both functions are public. They take arrays and tensors, and return the kind that they get.
 """
 
@@ -23,8 +19,6 @@ from metricfit.core.arrays import (
     Array,
     arange,
     cast,
-    full,
-    in_kind_of,
     is_array,
     is_floating,
     is_tensor,
@@ -33,14 +27,11 @@ from metricfit.core.arrays import (
     take_along,
 )
 from metricfit.core.numerics import constant
-from metricfit.decide.expected_values import RankedMoments, as_double, best_class_maps, exact_values, value_of
+from metricfit.decide.expected_values import RankedMoments, as_double, best_class_maps, exact_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
-
-#: The exact method's time grows with the cube of the number of pixels; this many take about ten seconds per image.
-MOST_EXACT_PIXELS = 2048
 
 
 def per_image(
@@ -48,7 +39,6 @@ def per_image(
     metric: str | Metric = "dice",
     *,
     task: Literal["binary", "multiclass", "multilabel"] | None = None,
-    method: Method = "approximate",
     zero_division: float = 0.0,
 ) -> Array:
     """Decide the pixels of every image for the best expected metric of that image.
@@ -64,8 +54,6 @@ def per_image(
             not fall when a marked negative pixel is exchanged for a positive one, which is true of any sensible metric.
         task: "multiclass" if every pixel has one of ``c`` classes, "multilabel" if ``c`` masks may overlap, "binary" if
             there is one mask per image over all axes after the first, as for volumes ``(n, depth, height, width)``.
-        method: "approximate" sorts the pixels. It took 1.5 times as long as the sort alone on a CPU, and 2 to 12 times
-            as long on a GPU, most for small inputs and exclusive classes. "exact" is for masks of up to 2,048 pixels.
         zero_division: The value of leaving an image without positives empty: 0, or 1 to reward it.
 
     Returns:
@@ -74,7 +62,7 @@ def per_image(
 
     Raises:
         InvalidTypeError: The probabilities are not an array or tensor of floating point numbers.
-        InvalidValueError: Shape, values, task, method or metric cannot be used.
+        InvalidValueError: Shape, values, task or metric cannot be used.
 
     Example:
         >>> faint_and_clear = np.array([[[0.4, 0.3], [0.3, 0.0]], [[0.9, 0.9], [0.3, 0.1]]])
@@ -86,8 +74,8 @@ def per_image(
                 [0, 0]]])
     """
     found = check_metric(metric)
-    check_one_of("task", task, ("binary", "multiclass", "multilabel", None))
-    check_one_of("method", method, ("approximate", "exact"))
+    if task not in ("binary", "multiclass", "multilabel", None):
+        raise InvalidValueError(f"task must be 'binary', 'multiclass' or 'multilabel', got {quote(task)}")
     zero_division = check_zero_division(zero_division, found)
     one_mask = task in (None, "binary")
     check_probabilities(probabilities, (3, 4, 5), "(n, height, width)" if one_mask else "(n, c, ...)")
@@ -96,112 +84,74 @@ def per_image(
     if 0 in probabilities.shape:
         raise InvalidValueError(f"there are no pixels in probabilities of shape {tuple(probabilities.shape)}")
     if task == "multiclass":
-        if method == "exact":
-            raise InvalidValueError("classes that exclude each other have no exact method; leave method out")
         check_sums(probabilities, "the classes of a pixel")
         pixels = at_least_single(probabilities).reshape(*probabilities.shape[:2], -1)
         with _without_gradients(pixels):
             maps = best_class_maps(pixels, found, zero_division)
         return maps.reshape(probabilities.shape[0], *probabilities.shape[2:])
     masks = probabilities.reshape(math.prod(probabilities.shape[: 1 if one_mask else 2]), -1)
-    if method == "exact" and masks.shape[1] > MOST_EXACT_PIXELS:
-        raise InvalidValueError(
-            f"method='exact' is for at most {MOST_EXACT_PIXELS:,} pixels, a mask here has {masks.shape[1]:,}; "
-            "leave method out"
-        )
-    return best_masks(masks, found, method, zero_division).reshape(probabilities.shape)
+    return best_masks(masks, found, zero_division).reshape(probabilities.shape)
 
 
-#: Up to this many labels the exact method is the default.
+#: Up to this many labels expected values are computed exactly.
 EXACT_LABELS = 100
 
 
-def per_row(
-    probabilities: Array,
-    metric: str | Metric = "f1",
-    *,
-    method: Method | None = None,
-    zero_division: float = 0.0,
-    label_sets: Array | None = None,
-) -> Array:
+def per_row(probabilities: Array, metric: str | Metric = "f1", *, zero_division: float = 0.0) -> Array:
     """Decide the labels of every row for the best expected metric of that row.
 
     This is for metrics that are averaged over rows, such as the "samples" F1 of several labels. Every row gets the
     labels with the highest expected metric under its own probabilities, so the probabilities should be calibrated.
+    Expected values are exact up to 100 labels, and approximate for more.
 
     Args:
-        probabilities: The probability of each label ``(n, c)``, taken as independent; with ``label_sets`` the
-            probability of each set ``(n, sets)``.
+        probabilities: The probability of each label ``(n, c)``, taken as independent.
         metric: A metric of counts, such as "f1", "jaccard" or "fbeta(beta=2)", or an own formula.
-        method: "exact" or "approximate"; by default exact up to 100 labels.
         zero_division: The value of marking no label in a row that has none: 0, or 1 to reward it.
-        label_sets: Sets of labels that a row can have, 0 and 1 ``(sets, c)``, for labels that depend on each other;
-            for example the sets of the training rows. The result is exact, for F-beta only.
 
     Returns:
         The labels, bool ``(n, c)``, of the kind of the probabilities.
 
     Raises:
-        InvalidTypeError: The probabilities are not an array or tensor of floating point numbers, or the sets are none.
-        InvalidValueError: Shape, values, method or metric cannot be used.
+        InvalidTypeError: The probabilities are not an array or tensor of floating point numbers.
+        InvalidValueError: Shape, values or metric cannot be used.
 
     Example:
         >>> per_row(np.array([[0.4, 0.3, 0.1], [0.9, 0.3, 0.1]])).astype(int)
         array([[1, 1, 0],
                [1, 0, 0]])
-        >>> per_row(np.array([[0.2, 0.8]]), label_sets=np.array([[1, 0, 0], [0, 1, 1]])).astype(int)
-        array([[0, 1, 1]])
     """
     found = check_metric(metric)
-    check_one_of("method", method, ("approximate", "exact", None))
     zero_division = check_zero_division(zero_division, found)
-    check_probabilities(probabilities, (2,), "(n, labels)" if label_sets is None else "(n, sets)")
+    check_probabilities(probabilities, (2,), "(n, labels)")
     if probabilities.shape[1] == 0:
         raise InvalidValueError("there are no labels: probabilities have shape (n, 0)")
-    if label_sets is None:
-        chosen = method or ("exact" if probabilities.shape[1] <= EXACT_LABELS else "approximate")
-        return best_masks(probabilities, found, chosen, zero_division)
-    if method is not None:
-        raise InvalidValueError("label_sets has one method, which is exact; leave method out")
-    if not is_array(label_sets):
-        raise InvalidTypeError(f"label_sets must be an array or a tensor, got {type(label_sets).__name__}")
-    if label_sets.ndim != 2 or len(label_sets) != probabilities.shape[1]:
-        raise InvalidValueError(
-            f"label_sets must have one row per column of probabilities, ({probabilities.shape[1]}, labels), got "
-            f"{tuple(label_sets.shape)}"
-        )
-    sets = as_double(in_kind_of(label_sets, probabilities))
-    if not ((sets == 0) | (sets == 1)).all():
-        raise InvalidValueError("label_sets must hold 0 and 1 only")
-    check_sums(probabilities, "the sets of a row")
-    return best_labels_of_sets(as_double(constant(probabilities)), sets, found, zero_division)
+    return best_masks(probabilities, found, zero_division, exact=probabilities.shape[1] <= EXACT_LABELS)
 
-
-Method = Literal["approximate", "exact"]
 
 #: About how many sizes are tried before those between the best one and its neighbours.
 SPREAD_SIZES = 512
 
 
-def best_masks(probabilities: Array, metric: Metric, method: Method, zero_division: float) -> Array:
+def best_masks(probabilities: Array, metric: Metric, zero_division: float, *, exact: bool = False) -> Array:
     """Find the pixels of every unit with the best expected metric.
 
     Args:
         probabilities: Probabilities ``(units, pixels)``.
         metric: The metric.
-        method: "exact" or "approximate".
         zero_division: The value of marking nothing where there are no positives.
+        exact: Whether expected values sum over all outcomes, in a time that grows with the cube of the pixels.
 
     Returns:
         The marked pixels, bool ``(units, pixels)``.
     """
     ranked, order = sort_falling(constant(probabilities))
-    ranked = as_double(ranked) if method == "exact" else at_least_single(ranked)
+    ranked = as_double(ranked) if exact else at_least_single(ranked)
     empty, xp = None, namespace(ranked)
     if zero_division:
         empty = zero_division * xp.exp(xp.log1p(-ranked).sum(1, dtype=xp.float64))
     with _without_gradients(ranked):
-        sizes = _exact_sizes(ranked, metric, empty) if method == "exact" else _approximate_sizes(ranked, metric, empty)
+        sizes = (_exact_sizes if exact else _approximate_sizes)(ranked, metric, empty)
     return _put(order, arange(order, 0, order.shape[1]) < sizes)
 
 
@@ -244,49 +194,6 @@ def _reward(values: Array, sizes: Array, empty: Array | None) -> Array:
 
 def _best(values: Array, metric: Metric) -> Array:
     return (values.argmin if metric.minimize else values.argmax)(1)[:, None]
-
-
-def best_labels_of_sets(probabilities: Array, label_sets: Array, metric: Metric, zero_division: float) -> Array:
-    """Find the labels with the highest expected F-beta.
-
-    Args:
-        probabilities: The probability of each set ``(rows, sets)``, float64.
-        label_sets: The sets, 0 and 1 ``(sets, labels)``, float64.
-        metric: The metric, F-beta.
-        zero_division: The value of marking no label where there is none.
-
-    Returns:
-        The labels, bool ``(rows, labels)``.
-
-    Raises:
-        InvalidValueError: The metric is not proportional to the true positives.
-    """
-    _check_proportional(metric)
-    labels, xp = label_sets.shape[1], namespace(probabilities)
-    set_sizes = label_sets.sum(1)
-    # joint[r, s, i]: the probability that row r has label i and s labels in all.
-    joint = xp.stack([(probabilities * (set_sizes == size)) @ label_sets for size in range(1, labels + 1)], 1)
-    best = full(probabilities, (len(probabilities), labels), False, xp.bool)
-    best_value = zero_division * (probabilities * (set_sizes == 0)).sum(1)
-    present = arange(probabilities, 1, labels + 1, xp.float64)
-    for size in range(1, labels + 1):
-        worth = value_of(metric, xp.ones_like(present), present - 1, size, 2 * labels)  # of one hit, by labels present
-        terms, order = sort_falling(xp.einsum("rsi,s->ri", joint, worth))
-        value = terms[:, :size].sum(1)
-        better = value > best_value
-        chosen = _put(order, xp.broadcast_to(arange(order, 0, labels) < size, order.shape))
-        best, best_value = xp.where(better[:, None], chosen, best), xp.where(better, value, best_value)
-    return best
-
-
-def _check_proportional(metric: Metric) -> None:
-    hits = np.arange(1.0, 4.0)
-    values = value_of(metric, hits, 5 - hits, 4, 20)
-    if metric.minimize or not np.allclose(values, hits * values[0], rtol=1e-9, atol=0):
-        raise InvalidValueError(
-            f"label_sets works for f1, dice and fbeta(beta=...), not for {metric.name}; leave label_sets out to take "
-            "the labels as independent"
-        )
 
 
 #: How far a sum of probabilities may be from 1, which covers half precision.
@@ -364,17 +271,6 @@ def check_zero_division(zero_division: float, metric: Metric) -> float:
     if zero_division and "positives" not in metric.needs:
         raise InvalidValueError(f"{metric.name} is defined for a unit without positives; leave zero_division out")
     return float(zero_division)
-
-
-def check_one_of(name: str, value: object, choices: tuple[str | None, ...]) -> None:
-    """Refuse a value that is not one of the choices.
-
-    Raises:
-        InvalidValueError: It is none of them.
-    """
-    if value not in choices:
-        allowed = ", ".join(quote(choice) for choice in choices if choice is not None)
-        raise InvalidValueError(f"{name} must be one of {allowed}, got {quote(value)}")
 
 
 def at_least_single(probabilities: Array) -> Array:

@@ -25,7 +25,7 @@ from metricfit._version import __version__
 from metricfit.errors import InvalidTypeError, ModelFileError, quote
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.facts import model_facts
-from metricfit.tabular.model_folder import MANIFEST
+from metricfit.tabular.storage import MANIFEST
 from metricfit.tabular.tuned import TunedDecisionClassifier
 
 with explain_missing("metricfit.export.mlflow", ["mlflow"], "metricfit[mlflow]"), warnings.catch_warnings():

@@ -16,7 +16,6 @@ from metricfit.core.arrays import in_kind_of, to_numpy
 from metricfit.core.confusion import ConfusionMatrix, two_by_two
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.costs import RowCosts, cost_columns, interval_of_costs, mean_cost, row_costs
 from metricfit.decide.decision import REFERRED
 from metricfit.decide.readiness import describe_readiness
@@ -135,13 +134,13 @@ class DecidedRows(Decisions):
     ) -> DecidedRows:
         """Return rows of a table with their labels, as a model decides about them or a threshold in its place."""
         metric, two = get_metric(model.metric), len(model.classes_) == 2
-        place = np.argsort(to_numpy(model._numbers_of(model.classes_)))
+        place = np.argsort(to_numpy(model.chosen_.names.numbers_of(model.classes_)))
         scores = np.asarray(model.predict_proba(X), dtype=np.float64)[:, place]
         if two:
             scores = scores[:, 1]
         decided = predicted_numbers(model, X) if threshold is None else (scores >= threshold).astype(np.int64)
         costs = row_costs(metric, cost_columns(metric, X), len(X)) if metric.columns else None
-        numbers = to_numpy(model._numbers_of(np.asarray(y)), np.int64)
+        numbers = to_numpy(model.chosen_.names.numbers_of(np.asarray(y)), np.int64)
         given = {"scores": scores, "groups": groups, "costs": costs, "threshold": threshold}
         given["weight"] = checked_weights(weight, numbers)
         return cls(**_about(model), y=numbers, decided=decided, **given)
@@ -199,12 +198,12 @@ class DecidedRows(Decisions):
         Requirements that rows are referred for (``refer(subject_to=...)``) are among them, unless another threshold
         decides all rows.
         """
-        requirements = model_requirements(self.model)
+        requirements = self.model.chosen_.names.requirements(self.model.subject_to)
         if self.threshold is not None or self.model.refer_region_ is None:
             return requirements
         known = set(map(str, requirements))
         others = [text for text in self.model.requirements_ if text not in known]
-        return [*requirements, *model_requirements(self.model, others)]
+        return [*requirements, *self.model.chosen_.names.requirements(others)]
 
     def requirement_values(self) -> dict[str, RequirementValue | None]:
         """Return, for each of the requirements, its value on these rows and whether that meets the bound.
@@ -259,7 +258,7 @@ class DecidedRows(Decisions):
         """
         if self.metric.columns:
             return None
-        wanted = model_requirements(self.model) if self.of_two else []
+        wanted = self.model.chosen_.names.requirements(self.model.subject_to) if self.of_two else []
         values = {
             name: self.value(self.metric, counts)
             for name, counts in self.without_model.items()
@@ -313,9 +312,9 @@ def paid(costs: RowCosts, decided: NDArray[Any], y: NDArray[Any]) -> Floats:
 def predicted_numbers(model: Any, X: Any) -> Integers:
     """Return the class number that a model predicts for each row, -1 for rows that it refers to a person."""
     predicted = np.asarray(model.predict(X))
-    referred = np.zeros(len(predicted), bool) if model.refer_region_ is None else predicted == model.refer_label_
+    referred = np.zeros(len(predicted), bool) if model.refer_region_ is None else predicted == model.chosen_.refer_label
     known = np.where(referred, model.classes_[0], predicted).astype(model.classes_.dtype)
-    return np.where(referred, REFERRED, to_numpy(model._numbers_of(known), np.int64))
+    return np.where(referred, REFERRED, to_numpy(model.chosen_.names.numbers_of(known), np.int64))
 
 
 Verdict = Literal["as expected", "better", "worse", "not comparable"]

@@ -14,7 +14,6 @@ from sklearn.utils import check_consistent_length, column_or_1d
 
 from metricfit.data.reading import ParquetTable
 from metricfit.decide.bounds import format_percent
-from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.decision import REFERRED
 from metricfit.metrics.curves import InfeasibleError, best_threshold
 from metricfit.metrics.feasibility import RequirementValue
@@ -38,6 +37,7 @@ from metricfit.report.tables import (
 from metricfit.report.todays_rule import Today
 from metricfit.report.training_curves import learning_curves
 from metricfit.tabular.classifier import ScoredRows
+from metricfit.tabular.ensemble import Selection
 from metricfit.tabular.facts import ROW_OF_A_GROUP, model_facts
 from metricfit.tabular.insight.importance import MIN_ROWS, measure_importance
 from metricfit.tabular.insight.judged_rows import (
@@ -48,7 +48,6 @@ from metricfit.tabular.insight.judged_rows import (
     read_sample,
 )
 from metricfit.tabular.insight.value_intervals import describe_fall, values_by_period
-from metricfit.tabular.selection import Selection
 
 SUBJECT = "This model"
 THRESHOLD_INTERVAL = "95 % bootstrap interval of the threshold"
@@ -177,7 +176,7 @@ def write_evaluation_page(
     sections = [period_values(periods, facts.label, None, "Rows in the order of time.")] if periods else []
     sections += _decision_sections(rows, group)
     if threshold is None and not isinstance(X, ScoredRows):
-        sections.append(worst_decisions(find_worst_rows(judged_rows(model, X, y, warn=False), WORST)))
+        sections.append(worst_decisions(find_worst_rows(judged_rows(model, X, y), WORST)))
     shown = {"Rows": f"{len(y):,}", **positive_class_fact(rows.classes)}
     if rows.referred is not None:
         shown["Referred to a person"] = f"{rows.referred:,} of these rows. {facts.referral}"
@@ -216,7 +215,7 @@ def _decision_sections(rows: DecidedRows, group: str | None) -> list[Section]:
             rows.scores,
             rows.y,
             threshold=facts.threshold if rows.threshold is None else rows.threshold,
-            requirements=model_requirements(model),
+            requirements=model.chosen_.names.requirements(model.subject_to),
             classes=classes,
             interval=facts.threshold_interval if rows.threshold is None else None,
             interval_name=THRESHOLD_INTERVAL + ("" if rows.held_out else " in training"),
@@ -364,7 +363,7 @@ def screen_of_fit(model: Any, target: str | None, today: Today | None = None) ->
     ]
     decisions = _decisions(rows, facts.held_out_value)
     if today is not None:
-        decisions.append((today.name, *rows.judge(today.decided[model._places.rows])))
+        decisions.append((today.name, *rows.judge(model.chosen_.basis.take(today.decided))))
     return compare_decisions(
         decisions,
         rows.classes,
@@ -450,7 +449,9 @@ def _value_in_hindsight(rows: DecidedRows) -> float | None:
     if model.threshold_ is None:
         return None
     try:
-        return best_threshold(rows.scores, rows.y, rows.metric, model_requirements(model), weight=rows.weight).value
+        return best_threshold(
+            rows.scores, rows.y, rows.metric, model.chosen_.names.requirements(model.subject_to), weight=rows.weight
+        ).value
     except InfeasibleError:
         return None
 

@@ -5,32 +5,18 @@ from typing import TYPE_CHECKING
 from metricfit._extras import load_later
 
 if TYPE_CHECKING:
-    from metricfit.tabular.classifier import MetricClassifier
-    from metricfit.tabular.compare.comparison import Comparison
-    from metricfit.tabular.compare.verdict import ComparisonRow
-    from metricfit.tabular.doctor.examination import Examination, examine_table
-    from metricfit.tabular.doctor.finding import Finding
-    from metricfit.tabular.families.in_context import InContext
-    from metricfit.tabular.families.network import Network
-    from metricfit.tabular.insight.importance import Importance
-    from metricfit.tabular.insight.judged_rows import WorstRows
-    from metricfit.tabular.tuned import TunedDecisionClassifier
-    from metricfit.tabular.watch import Watch
-
-__all__ = [
-    "Comparison",
-    "ComparisonRow",
-    "Examination",
-    "Finding",
-    "Importance",
-    "InContext",
-    "MetricClassifier",
-    "Network",
-    "TunedDecisionClassifier",
-    "Watch",
-    "WorstRows",
-    "examine_table",
-]
+    from metricfit.tabular.classifier import MetricClassifier as MetricClassifier
+    from metricfit.tabular.compare.comparison import Comparison as Comparison
+    from metricfit.tabular.compare.verdict import ComparisonRow as ComparisonRow
+    from metricfit.tabular.doctor.examination import Examination as Examination
+    from metricfit.tabular.doctor.examination import examine_table as examine_table
+    from metricfit.tabular.doctor.finding import Finding as Finding
+    from metricfit.tabular.families.in_context import InContext as InContext
+    from metricfit.tabular.families.network import Network as Network
+    from metricfit.tabular.insight.importance import Importance as Importance
+    from metricfit.tabular.insight.judged_rows import WorstRows as WorstRows
+    from metricfit.tabular.tuned import TunedDecisionClassifier as TunedDecisionClassifier
+    from metricfit.tabular.watch import Watch as Watch
 
 #: Loaded when first used: rows of a comparison need none of the packages that training needs.
 _HOMES = {
@@ -46,6 +32,7 @@ _HOMES = {
     "metricfit.tabular.tuned": "TunedDecisionClassifier",
     "metricfit.tabular.watch": "Watch",
 }
+__all__ = [name for names in _HOMES.values() for name in names.split()]
 _PACKAGES = ("scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors", "lightgbm", "skops")
 
 if not TYPE_CHECKING:  # a type checker sees the names above, and finds mistakes in others

@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from math import nan
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -21,13 +22,14 @@ from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from metricfit._schema import Label
+from metricfit.core.arrays import Floats
 from metricfit.core.types import ScalarAverage
 from metricfit.data.reading import Batch, ColumnTypes
 from metricfit.decide.held_out import HeldOut
-from metricfit.errors import InvalidValueError, MetricfitError, TableError
+from metricfit.errors import InvalidValueError, MetricfitError, ModelFileError, TableError
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.tabular import stored_ensemble
 from metricfit.tabular.checks import (
     check_parameters,
     checked_table,
@@ -35,13 +37,14 @@ from metricfit.tabular.checks import (
     parts_of_table,
     unchanged_if_it_fails,
 )
+from metricfit.tabular.chosen import Chosen
 from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.encoding.columns import Category, Date, Text
-from metricfit.tabular.ensemble import Ensemble, logits_by_fold
-from metricfit.tabular.ensemble_fit import fit_ensemble
-from metricfit.tabular.families.family import Features, Floats
+from metricfit.tabular.encoding.encoder import TableEncoder
+from metricfit.tabular.ensemble import Ensemble, ModelRow, logits_by_fold
+from metricfit.tabular.ensemble_fit import basis_apart, fit_ensemble, keep_apart, prepare_rows
+from metricfit.tabular.families.family import Features
 from metricfit.tabular.notebook import Rows
-from metricfit.tabular.training_rows import held_out_apart, keep_apart, prepare_rows
 
 log = logging.getLogger("metricfit.tabular")
 
@@ -137,6 +140,13 @@ class MetricClassifier(DecidingClassifier):
     """
 
     average: ScalarAverage
+    stored_parts: ClassVar[Mapping[str, Any]] = {
+        "chosen_": Chosen,
+        "encoder_": TableEncoder,
+        "ensemble_": Ensemble,
+        "models_": list[ModelRow],
+        "history_": list[dict[str, Label]],
+    }
 
     def __init__(
         self,
@@ -198,14 +208,13 @@ class MetricClassifier(DecidingClassifier):
             training, apart = keep_apart(self, X, y, sample_weight, groups)
             prepared = prepare_rows(self, *training, apart=apart)
             fitted = fit_ensemble(self, prepared)
-            self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, Rows(fitted.models), fitted.held_out
-            self.history_, self._seed = fitted.history, prepared.seed
-            self._places, self._scorers, self._pooled_logits = fitted.places, fitted.judges, fitted.pooled_logits
-            self._training_share = fitted.training_share
-            if apart is not None:
-                self.held_out_, self._places = held_out_apart(self, apart)
-                self._scorers, self._pooled_logits, self._training_share = [self.ensemble_], None, 1.0
-            self._decide(self.held_out_, np.zeros(self.held_out_.logits.shape[1]))
+            self.encoder_, self.ensemble_ = prepared.encoder, fitted.ensemble
+            self.models_, self.history_ = Rows(fitted.models), fitted.history
+            basis = fitted.basis
+            if apart is not None:  # the whole model scores them, as it does new rows
+                logits = self._calibrated_logits(apart.X)
+                basis = basis_apart(basis.names, basis.seed, apart, logits, get_metric(self.metric), self.ensemble_)
+            self._decide(basis)
         return self
 
     def report(
@@ -246,7 +255,7 @@ class MetricClassifier(DecidingClassifier):
                 classes.
             ModuleNotFoundError: If the extra ``report`` is not installed.
         """
-        check_is_fitted(self, "decision_")
+        check_is_fitted(self, "chosen_")
         if (X is None) != (y is None):
             raise InvalidValueError("report needs both X and y, or neither")
         if groups is not None and (X is None or out_of_fold):
@@ -263,9 +272,15 @@ class MetricClassifier(DecidingClassifier):
             page = pages.write_evaluation_page(self, X, y, path, threshold=threshold, data=data, groups=groups)
         return Path(page)
 
-    _write_parts = stored_ensemble.write_parts
-    _read_parts = stored_ensemble.read_parts
-    _faults = stored_ensemble.faults_of
+    def _check_parts(self) -> None:
+        self.models_ = Rows(self.models_)
+        self.history_ = [{name: nan if each is None else each for name, each in row.items()} for row in self.history_]
+        check_parameters(self)
+        if self.n_features_in_ != self.encoder_.features:
+            raise ModelFileError(f"features: {self.n_features_in_}, of a table of {self.encoder_.features} columns")
+        row = np.full((1, self.encoder_.features), np.nan, dtype=float if self.encoder_.columns is None else object)
+        table = pd.DataFrame(row, columns=getattr(self, "feature_names_in_", None))
+        self.ensemble_.check(Features(self.encoder_.transform(table), table), self.chosen_.names.outputs)
 
     def _calibrated_logits(self, X: Any) -> Floats:
         if isinstance(X, ScoredRows):
@@ -281,11 +296,12 @@ class MetricClassifier(DecidingClassifier):
         return np.concatenate([self.ensemble_.logits(Features(self.encoder_.transform(part), part)) for part in parts])
 
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, Floats]:
-        if not self._decides_out_of_fold():
-            return self.held_out_, self._calibrated_logits(X)
+        basis = self.chosen_.basis
+        if not basis.out_of_fold:
+            return basis.held_out, self._calibrated_logits(X)
         features = self._features(X)
-        folds = np.random.default_rng(self._seed).integers(self.ensemble_.folds, size=len(features))
-        return self._pooled_rows().with_copies_as_groups(), self.ensemble_.logits_of_folds(features, folds)
+        folds = np.random.default_rng(basis.seed).integers(self.ensemble_.folds, size=len(features))
+        return basis.pooled_rows.with_copies_as_groups(), self.ensemble_.logits_of_folds(features, folds)
 
     def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Ensemble]) -> Floats:
         return logits_by_fold(scorers, self._features(X), folds)

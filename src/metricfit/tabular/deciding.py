@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,11 @@ from metricfit.decide.bounds import check_confidence
 from metricfit.decide.budget import best_rows, check_budget, choose_top_labels
 from metricfit.decide.calibration import sigmoid, softmax
 from metricfit.decide.choose import checked_guarantee, choose_decision
-from metricfit.decide.class_requirements import check_class_index, model_requirements
-from metricfit.decide.costs import RowCosts, check_costs, cost_columns, row_costs
+from metricfit.decide.class_requirements import check_class_index
+from metricfit.decide.costs import check_costs, cost_columns
 from metricfit.decide.decision import REFERRED, Decision
-from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
-from metricfit.decide.held_out import HeldOut
-from metricfit.decide.refer import check_refer_label, check_referral, choose_referral, labels_with_referred
+from metricfit.decide.held_out import DecisionCurve, HeldOut, decision_curve, label_curves
+from metricfit.decide.refer import check_refer_label, check_referral, choose_referral
 from metricfit.decide.rules import Goal, Rule, check_rule
 from metricfit.decide.shift import Drift, DriftWarning, PriorShift, estimate_prior_shift
 from metricfit.errors import InvalidValueError, quote
@@ -49,8 +48,9 @@ from metricfit.tabular.checks import (
     value_of_classes,
     value_of_labels,
 )
+from metricfit.tabular.chosen import Basis, Chosen
 from metricfit.tabular.estimator_scores import check_training_share
-from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of, shares_of
+from metricfit.tabular.positive_class import ClassNames, shares_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -58,17 +58,17 @@ if TYPE_CHECKING:
     from metricfit.tabular.insight.importance import Importance
     from metricfit.tabular.insight.judged_rows import WorstRows
     from metricfit.tabular.plots import Plots
-    from metricfit.tabular.storage import Stored
     from metricfit.tabular.watch import Watch
 
 
 class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A classifier that chooses its decision for a metric on held-out rows, and can choose it anew without training.
 
-    A subclass has the parameters ``metric``, ``subject_to``, ``decision`` and ``average``. Its ``fit`` sets
-    ``classes_``, ``pos_label_``, ``_order``, ``held_out_`` and ``_seed``, and then calls ``_decide``.
+    A subclass has the parameters ``metric``, ``subject_to``, ``decision`` and ``average``. Its ``fit`` scores held-out
+    rows, and passes them to ``_decide``. The other attributes are views of ``chosen_``.
 
     Attributes:
+        chosen_: The held-out rows and the decision.
         classes_: The labels, sorted.
         pos_label_: The positive class of two; None for several classes.
         held_out_: The rows on which decisions are chosen, with the class balance of training.
@@ -106,26 +106,18 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     confidence: float | None = None
     classes_: NDArray[Any]
     pos_label_: Any
+    chosen_: Chosen
+    held_out_: HeldOut
     shift_: Floats
-    #: What was estimated from new rows without labels by the last ``rethreshold``.
-    prior_shift_: PriorShift | None = None
+    prior_shift_: PriorShift | None
     decision_: Decision
     threshold_: float | None
     thresholds_: NDArray[np.float64] | None
     threshold_interval_: Any
     offsets_: NDArray[np.float64] | None
-    refer_label_: Any = "refer"
     refer_region_: tuple[float, float] | None
-    #: For each class number its index in ``classes_``; the positive class of two has number 1.
-    _order: NDArray[np.int64]
-    _seed: int
-    #: The held-out rows with the weights and calibrations of the final model, as new rows have them; None if equal.
-    _pooled_logits: Floats | None = None
-    #: What scored the held-out rows, by the numbers in ``_places.folds``; not saved.
-    _scorers: Sequence[Any] = ()
-    #: The smallest share of the rows that a model was trained on which scored held-out rows. It is 1 if they were kept
-    #: apart, and the model that scores new rows scored them.
-    _training_share: float = 1.0
+    #: The attributes that are stored beside the parameters, and their types.
+    stored_parts: ClassVar[Mapping[str, Any]]
 
     def rethreshold(
         self,
@@ -173,24 +165,23 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             >>> model.rethreshold(metric="f1", subject_to=None).metric
             'f1'
         """
-        check_is_fitted(self, "decision_")
+        check_is_fitted(self, "chosen_")
+        basis, names = self.chosen_.basis, self.chosen_.names
         with unchanged_if_it_fails(self):
             if metric is not None:
                 self.metric = metric
             if subject_to != "unchanged":
-                requirements = model_requirements(self, subject_to)
-                self.subject_to = subject_to
-                if not requirements and confidence == "unchanged":
+                if not names.requirements(subject_to) and confidence == "unchanged":
                     self.confidence = None
+                self.subject_to = subject_to
             if confidence != "unchanged":
                 self.confidence = None if confidence is None else check_confidence(confidence)
-            if prevalence is not None and self._has_labels:
+            if prevalence is not None and names.has_labels:
                 raise InvalidValueError("prevalence is for classes; a model of several labels decides as trained")
-            chosen, classes = get_metric(self.metric), 0 if self._has_labels else len(self.classes_)
-            check_costs(chosen, self.held_out_.columns, classes, model_requirements(self))
-            held_out, shift, estimate = self._rows_at_balance(prevalence, X)
-            self._decide(held_out, shift)
-            self.prior_shift_ = estimate
+            requirements = names.requirements(self.subject_to)
+            check_costs(get_metric(self.metric), basis.held_out.columns, names.number, requirements)
+            shares, estimate = self._shares_at(prevalence, X)
+            self._decide(basis, shares, estimate)
         if estimate is not None and estimate.drift.found:
             warnings.warn(str(estimate.drift), DriftWarning, stacklevel=2)
         return self
@@ -236,32 +227,25 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             >>> model.referred_share_ <= 0.1, sorted(set(model.predict(X).tolist()), key=str)
             (True, [False, True, 'refer'])
         """
-        check_is_fitted(self, "decision_")
-        metric, requirements = get_metric(self.metric), as_requirements(subject_to)
-        check_referral(metric, 0 if self._has_labels else len(self.classes_), max_share, requirements)
+        check_is_fitted(self, "chosen_")
+        chosen, metric, names = self.chosen_, get_metric(self.metric), self.chosen_.names
+        check_referral(metric, names.number, max_share, as_requirements(subject_to))
         if self.confidence is not None and confidence is None:
             raise InvalidValueError(
                 "the model's confidence is for decisions about all rows: pass refer(confidence=...) for the decided "
                 "ones, or rethreshold(confidence=None) first"
             )
-        check_refer_label(label, self.classes_)
-        held_out = self.held_out_.with_logits_shifted(self.shift_)
-        requirements = list(dict.fromkeys([*model_requirements(self), *model_requirements(self, subject_to)]))
-        average = average_of_classes(self.average)
-        goal = Goal(metric, requirements, average, check_rule(self.decision), seed=self._seed)
+        check_refer_label(label, names.classes)
+        rows, of_threshold, seed = chosen.rows, names.requirements(self.subject_to), chosen.basis.seed
+        requirements = list(dict.fromkeys([*of_threshold, *names.requirements(subject_to)]))
+        goal = Goal(metric, requirements, average_of_classes(self.average), check_rule(self.decision), seed=seed)
         if confidence is not None:
-            settings: dict[str, Any] = {"seed": self._seed, "out_of_fold": self._decides_out_of_fold()}
-            guarantee = checked_guarantee(
-                requirements, held_out.y, confidence, weight=held_out.weight, groups=held_out.groups, **settings
-            )
+            settings: dict[str, Any] = {"groups": rows.groups, "seed": seed, "out_of_fold": chosen.basis.out_of_fold}
+            guarantee = checked_guarantee(requirements, rows.y, confidence, weight=rows.weight, **settings)
             goal = replace(goal, guarantee=guarantee)
-        decision: Any = self.decision_
-        with unchanged_if_it_fails(self):
-            self.decision_ = choose_referral(
-                held_out, goal, decision, max_share=max_share, of_threshold=model_requirements(self)
-            )
-            self.refer_label_ = label
-            self._show_decision()
+        decision: Any = chosen.decision
+        referring = choose_referral(rows, goal, decision, max_share=max_share, of_threshold=of_threshold)
+        self._show(replace(chosen, decision=referring, refer_label=label))
         self._warn_if_not_reachable("The model refers these rows", levels=3)
         return self
 
@@ -280,17 +264,11 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             >>> bool((curve.tp + curve.fn == (X[:, 0] > 1).sum()).all())
             True
         """
-        check_is_fitted(self, "decision_")
-        if self._has_labels:
-            return label_curves(self.held_out_, get_metric(self.metric))
-        if self.held_out_.logits.shape[1] > 1 or get_metric(self.metric).columns:
-            return None
-        return decision_curve(self.held_out_.with_logits_shifted(self.shift_), get_metric(self.metric))
-
-    @property
-    def _has_labels(self) -> bool:
-        """Whether rows have several independent labels, and not one of several classes."""
-        return self.held_out_.y.ndim == 2
+        check_is_fitted(self, "chosen_")
+        chosen, metric = self.chosen_, get_metric(self.metric)
+        if chosen.names.has_labels:
+            return label_curves(chosen.basis.held_out, metric)
+        return None if chosen.names.outputs > 1 or metric.columns else decision_curve(chosen.rows, metric)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return calibrated logits, shifted so that the decision is at 0.
@@ -302,13 +280,13 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             For two classes ``(n,)``, positive for the second of ``classes_``; for several ``(n, c)``, with the offsets
             added, so that the largest decides; for labels ``(n, c)``, positive where a label is predicted.
         """
-        logits = self._logits_to_decide(X)
-        margins = np.asarray(self.decision_.margins(logits))
-        if self._has_labels:
+        logits, names = self._logits_to_decide(X), self.chosen_.names
+        margins = np.asarray(self.chosen_.decision.margins(logits))
+        if names.has_labels:
             return margins
         if margins.ndim == 2:
-            return np.asarray(margins[:, np.argsort(self._order)])
-        return margins if self._order[1] == 1 else -margins
+            return np.asarray(margins[:, names.places])
+        return margins if names.order[1] == 1 else -margins
 
     def predict(self, X: Any, *, budget: int | None = None) -> NDArray[Any]:
         """Predict labels: by the threshold for two classes, by the largest log-probability plus offset for several.
@@ -323,13 +301,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             that are referred.
         """
         decided = self._decide_rows(X) if budget is None else self._decide_within(X, budget)
-        if self._has_labels:
-            return decided
-        names: NDArray[Any] = self.classes_[self._order]
-        if self.refer_region_ is not None:
-            return labels_with_referred(decided, names, self.refer_label_)
-        labels: NDArray[Any] = names[decided]
-        return labels
+        return self.chosen_.labels_of(decided)
 
     def row_thresholds(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of the positive class from which each row is flagged.
@@ -345,11 +317,11 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         Raises:
             ValueError: If there are more than two classes, or a column of costs is missing.
         """
-        check_is_fitted(self, "decision_")
+        check_is_fitted(self, "chosen_")
         if self.decision_.task != "binary":
             raise InvalidValueError("row_thresholds is for two classes")
         zeros = np.zeros(X.shape[0] if hasattr(X, "shape") else len(X))
-        costs = self._costs_of(X, len(zeros))
+        costs = self.chosen_.costs_of(get_metric(self.metric), X, len(zeros))
         shifts = zeros if costs is None else costs.margins(zeros)
         thresholds = sigmoid(-self.decision_.margins(shifts))
         return np.where(np.isneginf(shifts), np.inf, thresholds)
@@ -363,14 +335,12 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         Returns:
             One row per row of ``X``, with a column for each of ``classes_`` or each label.
         """
-        logits = self._logits(X)
-        if self._has_labels:
+        logits, names = self._logits(X), self.chosen_.names
+        if names.has_labels:
             return np.asarray(sigmoid(logits))
-        if len(self.classes_) == 2:
+        if names.outputs == 1:
             logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
-        probabilities = np.empty(logits.shape)
-        probabilities[:, self._order] = softmax(logits)
-        return probabilities
+        return np.asarray(softmax(logits)[:, names.places])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the metric of the predictions, negated if lower is better, so that higher is always better.
@@ -388,11 +358,11 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         Raises:
             ValueError: If ``y`` holds labels that were not there in ``fit``.
         """
-        metric = get_metric(self.metric)
-        if self._has_labels:
-            value = value_of_labels(metric, self.predict(X), y, sample_weight, self.average)
+        metric, decided, chosen = get_metric(self.metric), self._decide_rows(X), self.chosen_
+        if chosen.names.has_labels:
+            value = value_of_labels(metric, decided, y, sample_weight, self.average)
         else:
-            decided, numbers = self._decide_rows(X), self._numbers_of_known(y)
+            numbers = chosen.names.checked_numbers_of(checked_labels(self, y))
             check_consistent_length(decided, numbers)
             weight = checked_weights(sample_weight, numbers)
             kept = decided != REFERRED
@@ -405,7 +375,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
                 len(self.classes_),
                 None if weight is None else weight[kept],
                 average=average_of_classes(self.average),
-                costs=self._costs_of(X, len(numbers)),
+                costs=chosen.costs_of(metric, X, len(numbers)),
             )
         return -value if metric.minimize else value
 
@@ -501,14 +471,14 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     @property
     def plot(self) -> Plots:
         """Pictures for a notebook: ``threshold()``, ``calibration()``, ``confusion()`` and ``importance(X, y)``."""
-        check_is_fitted(self, "decision_")
+        check_is_fitted(self, "chosen_")
         plots: Plots = import_module("metricfit.tabular.plots").Plots(self)  # loads matplotlib
         return plots
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """Show a fitted model in a notebook by its value and its decision, and not by its parameters alone."""
         shown: dict[str, str] = super()._repr_mimebundle_(**options)
-        if hasattr(self, "decision_"):
+        if hasattr(self, "chosen_"):
             shown["text/html"] = import_module("metricfit.tabular.notebook").show_model(self)
         return shown
 
@@ -546,7 +516,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         Raises:
             ValueError: If there is no requirement, one cannot be watched, or labels are unknown.
         """
-        check_is_fitted(self, "decision_")
+        check_is_fitted(self, "chosen_")
         from metricfit.tabular.watch import watch_requirements  # most models are not watched
 
         return watch_requirements(self, X, y, subject_to, confidence, times, predicted)
@@ -574,7 +544,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
                 does not decide as the model does. No file is written.
             ModuleNotFoundError: If the extra ``onnx`` is not installed.
         """
-        check_is_fitted(self, "decision_")
+        check_is_fitted(self, "chosen_")
         return import_module("metricfit.export.onnx").export_onnx(self, path, X)
 
     def save(
@@ -601,7 +571,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         Raises:
             ValueError: If a model of the user has types that are not trusted.
         """
-        check_is_fitted(self, "decision_")
+        check_is_fitted(self, "chosen_")
         from metricfit.tabular import storage  # loads the families
 
         storage.save(self, path, trusted, data=data, target=target, overwrite=overwrite)
@@ -629,85 +599,57 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         storage.load(model, path, trusted, user_functions)
         return model
 
-    def _set_classes(
-        self, target: NDArray[Any], declared: Sequence[Any] | None, counted: NDArray[Any] | None = None
-    ) -> None:
-        """Set the classes and their order.
-
-        Args:
-            target: One label per row, or for several labels 0 and 1 ``(n, c)``.
-            declared: The classes in the order that their type declares, or None.
-            counted: The labels that are counted to choose the positive class; None for ``target``.
+    def _names_of(self, target: NDArray[Any], declared: Sequence[Any] | None, counted: Any = None) -> ClassNames:
+        """Return the classes of a target, as ``ClassNames.of`` does.
 
         Raises:
             InvalidValueError: The labels cannot be used, or a metric needs an order that they do not have.
         """
-        if target.ndim == 2:
-            self.classes_, self.pos_label_, self._order = np.arange(target.shape[1]), None, np.arange(target.shape[1])
-            return
-        self.classes_ = classes_of(target)
-        self.pos_label_ = choose_positive_class(target if counted is None else counted, self.pos_label)
-        self._order = order_of(self.classes_, self.pos_label_, declared)
+        names = ClassNames.of(target, self.pos_label, declared, counted)
         judged = [get_metric(self.metric), *(requirement.metric for requirement in as_requirements(self.subject_to))]
-        check_has_order(self.classes_.tolist(), declared, judged)
+        if not names.has_labels:
+            check_has_order(names.classes.tolist(), declared, judged)
+        return names
 
     def _logits(self, X: Any) -> Floats:
         """Return calibrated logits for the current class balance."""
-        check_is_fitted(self, "decision_")
-        return self._calibrated_logits(X) + self.shift_
+        check_is_fitted(self, "chosen_")
+        return self._calibrated_logits(X) + self.chosen_.shift
 
     def _logits_to_decide(self, X: Any) -> Floats:
         """Return what the decision is about: logits, or cost margins if rows have costs of their own."""
-        check_is_fitted(self, "decision_")
-        columns = cost_columns(get_metric(self.metric), X)  # reports a missing column before the model does
-        logits = self._logits(X)
-        costs = self._costs_of(columns, len(logits))
-        return logits if costs is None else costs.margins(logits)
-
-    def _costs_of(self, table: Any, rows: int) -> RowCosts | None:
-        """Return the costs of the rows of a table, or of its columns alone, if the metric takes costs from columns."""
+        check_is_fitted(self, "chosen_")
         metric = get_metric(self.metric)
-        if not metric.columns:
-            return None
-        return row_costs(metric, table if isinstance(table, dict) else cost_columns(metric, table), rows)
+        columns = cost_columns(metric, X)  # reports a missing column before the model does
+        logits = self._logits(X)
+        costs = self.chosen_.costs_of(metric, columns, len(logits))
+        return logits if costs is None else costs.margins(logits)
 
     def _decide_rows(self, X: Any) -> Integers:
         """Return class numbers, -1 for rows that are referred, or for several labels 0 and 1."""
         logits = self._logits_to_decide(X)  # it reports a model that is not fitted
-        return np.asarray(self.decision_.decide_or_refer(logits))
+        return self.chosen_.decide(logits)
 
     def _decide_within(self, X: Any, budget: int) -> Integers:
         """Return class numbers of which exactly this many are 1, or 0 and 1 for as many labels of each row."""
-        check_is_fitted(self, "decision_")
-        metric = get_metric(self.metric)
+        check_is_fitted(self, "chosen_")
+        metric, chosen = get_metric(self.metric), self.chosen_
         columns, logits = cost_columns(metric, X), self._logits(X)
-        number = check_budget(budget, logits.shape[1], len(logits), has_labels=self._has_labels)
-        if self._has_labels:
+        number = check_budget(budget, logits.shape[1], len(logits), has_labels=chosen.names.has_labels)
+        if chosen.names.has_labels:
             goal = Goal(metric, average=self.average, rule=check_rule(self.decision))
-            return np.asarray(choose_top_labels(self.held_out_, goal, number).decide(logits))
-        costs, gains = self._costs_of(columns, len(logits)), logits.squeeze(1)
+            return np.asarray(choose_top_labels(chosen.basis.held_out, goal, number).decide(logits))
+        costs, gains = chosen.costs_of(metric, columns, len(logits)), logits.squeeze(1)
         if costs is not None:
             p = sigmoid(gains)
             gains = p * costs.fn - (1 - p) * costs.fp
         return best_rows(gains, number).astype(np.int64)
 
-    def _numbers_of(self, labels: NDArray[Any]) -> Integers:
-        """Return class numbers; of two classes, the positive one is 1."""
-        return np.argsort(self._order)[np.searchsorted(self.classes_, labels)]
-
-    def _numbers_of_known(self, y: Any) -> Integers:
-        """Return class numbers of labels that a user passes; other labels than those of ``fit`` are refused."""
-        labels = checked_labels(self, y)
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            listed = ", ".join(quote(label) for label in unknown[:5].tolist())
-            raise InvalidValueError(f"y has labels that were not there in fit: {listed}")
-        return self._numbers_of(labels)
-
-    def _check_decision(self, rows: FitRows, columns: Mapping[str, Floats]) -> None:
+    def _check_decision(self, names: ClassNames, rows: FitRows, columns: Mapping[str, Floats]) -> None:
         """Refuse requirements, costs and a confidence that the rows do not support, before anything is trained.
 
         Args:
+            names: The classes.
             rows: The rows on which the decision will be chosen.
             columns: The columns with the costs of each row.
 
@@ -715,36 +657,39 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             InvalidValueError: A requirement is on a class that there is not, or costs or a confidence cannot be used.
             InfeasibleError: There are too few rows for the confidence.
         """
-        has_labels = rows.y.ndim == 2
-        requirements, metric = model_requirements(self, has_labels=has_labels), get_metric(self.metric)
-        if not has_labels or isinstance(metric, GroupGap):
-            check_class_index(len(self.classes_), metric)
-        check_costs(metric, columns, 0 if has_labels else len(self.classes_), requirements)
+        requirements, metric = names.requirements(self.subject_to), get_metric(self.metric)
+        if not names.has_labels or isinstance(metric, GroupGap):
+            check_class_index(len(names.classes), metric)
+        check_costs(metric, columns, names.number, requirements)
         if self.confidence is not None:
-            y = rows.y if has_labels else self._numbers_of(rows.y)
+            y = rows.y if names.has_labels else names.numbers_of(rows.y)
             checked_guarantee(requirements, y, self.confidence, weight=rows.weight, groups=rows.groups)
 
-    def _decide(self, held_out: HeldOut, shift: Floats) -> None:
-        """Choose the decision on these rows, and show it in the public attributes."""
+    def _decide(self, basis: Basis, shares: Floats | None = None, estimate: PriorShift | None = None) -> None:
+        """Choose the decision on held-out rows, for these shares of the classes, and show it in public attributes."""
         if self.confidence is not None:
-            check_training_share(self._training_share)
-        self.prior_shift_ = None
-        self.shift_ = shift
-        metric, requirements = get_metric(self.metric), model_requirements(self)
-        self.decision_ = choose_decision(
-            held_out,
-            metric,
-            subject_to=requirements,
-            average=self.average if self._has_labels else average_of_classes(self.average),
+            check_training_share(basis.training_share)
+        rows = basis.held_out if shares is None else basis.held_out.with_class_shares(shares)
+        shift = (rows.logits - basis.held_out.logits)[0]
+        decision = choose_decision(
+            rows,
+            get_metric(self.metric),
+            subject_to=basis.names.requirements(self.subject_to),
+            average=self.average if basis.names.has_labels else average_of_classes(self.average),
             rule=self.decision,
-            seed=self._seed,
+            seed=basis.seed,
             confidence=self.confidence,
-            out_of_fold=self._decides_out_of_fold(),
+            out_of_fold=basis.out_of_fold,
         )
-        self._show_decision()
+        self._show(Chosen(basis, shift, decision, estimate))
         self._warn_if_not_reachable(
             "The model is kept and decides there; rethreshold(subject_to=...) chooses again without training"
         )
+
+    def _show(self, chosen: Chosen) -> None:
+        """Keep held-out rows and a decision, and show them in the public attributes."""
+        self.chosen_ = chosen
+        self.__dict__.update(chosen.attributes())
 
     def _warn_if_not_reachable(self, consequence: str, levels: int = 4) -> None:
         """Say that no decision meets the requirements; the line that called ``fit`` or ``refer`` is named."""
@@ -752,59 +697,32 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             message = f"{self.decision_.evidence.not_reachable}. {consequence}"
             warnings.warn(message, InfeasibleWarning, stacklevel=levels)
 
-    def _decides_out_of_fold(self) -> bool:
-        """Whether the rows to decide on were scored by other models than new rows are, whatever parameters say now."""
-        return self._training_share < 1
-
-    def _restore(self, attributes: Mapping[str, Any]) -> None:
-        """Take over attributes from a folder."""
-        for name, value in attributes.items():
-            setattr(self, name, value)
-        self._show_decision()
+    def _take_over(self, parameters: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
+        """Take over the parameters and the stored parts of a folder."""
+        self.__dict__.update({**parameters, **parts})  # set_params would look into the estimator
+        self._show(self.chosen_)
 
     @abstractmethod
-    def _write_parts(self, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
-        """Return what JSON holds of the estimator beyond its decision; arrays and files are added."""
+    def _check_parts(self) -> None:
+        """Refuse parameters and parts of a folder that are wrong, or do not fit each other.
 
-    @abstractmethod
-    def _read_parts(self, stored: Stored) -> None:
-        """Take over what ``_write_parts`` wrote."""
-
-    @abstractmethod
-    def _faults(self) -> list[str]:
-        """Return what is wrong with an estimator that was loaded."""
-
-    def _show_decision(self) -> None:
-        """Set the public attributes from the decision."""
-        evidence = self.decision_.evidence
-        assert evidence.corrected_value is not None
-        self.value_, self.value_interval_ = evidence.corrected_value, evidence.corrected_interval
-        self.requirements_ = dict(evidence.requirements)
-        self.requirements_met_ = all(result.met for result in evidence.requirements.values())
-        self.confidence_, self.certificate_ = evidence.confidence, evidence.certificate
-        self.threshold_ = self.threshold_interval_ = self.thresholds_ = self.offsets_ = self.refer_region_ = None
-        self.referred_share_ = 0.0
-        for name, value in self.decision_.attributes(np.argsort(self._order)).items():
-            setattr(self, name, value)
+        Raises:
+            ValueError: A part is wrong.
+        """
 
     @abstractmethod
     def _calibrated_logits(self, X: Any) -> Floats:
         """Return logits ``(n, 1)`` or ``(n, c)`` in the order of class numbers, for the class balance of training."""
 
+    @abstractmethod
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, Floats]:
         """Return the held-out rows, and calibrated logits of new rows that are distributed as theirs without drift.
 
         If the logits of held-out rows come from the models of folds, so do those of new rows, each from one of them.
         """
-        return self.held_out_, self._calibrated_logits(X)
 
-    def _pooled_rows(self) -> HeldOut:
-        """Return the held-out rows with the weights and calibrations of the final model."""
-        pooled = self._pooled_logits
-        return self.held_out_ if pooled is None else replace(self.held_out_, logits=pooled)
-
-    def _rows_at_balance(self, prevalence: Any, X: Any) -> tuple[HeldOut, Floats, PriorShift | None]:
-        """Return the held-out rows at a class balance, the shift of the logits, and what was estimated from ``X``."""
+    def _shares_at(self, prevalence: Any, X: Any) -> tuple[Floats | None, PriorShift | None]:
+        """Return the shares of the classes at a class balance, and what was estimated from ``X``."""
         estimated = isinstance(prevalence, str)
         if estimated and prevalence != "estimate":
             raise InvalidValueError(f"prevalence is a share, one per class, or 'estimate'; got {quote(prevalence)}")
@@ -814,11 +732,11 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             )
             raise InvalidValueError(f"{needs}: rethreshold(prevalence='estimate', X=new_rows)")
         if prevalence is None:
-            return self.held_out_, np.zeros_like(self.shift_), None
-        estimate = estimate_prior_shift(*self._comparable_rows(X), seed=self._seed) if estimated else None
-        shares = estimate.shares if estimate else shares_of(prevalence, self.classes_[self._order])
-        held_out = self.held_out_.with_class_shares(shares)
-        return held_out, (held_out.logits - self.held_out_.logits)[0], estimate
+            return None, None
+        if not estimated:
+            return shares_of(prevalence, self.chosen_.names.in_order), None
+        estimate = estimate_prior_shift(*self._comparable_rows(X), seed=self.chosen_.basis.seed)
+        return estimate.shares, estimate
 
     @property
     def prevalence_(self) -> float | dict[Any, float]:
@@ -831,22 +749,17 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             >>> round(model.prevalence_, 3), round(model.rethreshold(prevalence=0.4).prevalence_, 3)
             (0.16, 0.4)
         """
-        check_is_fitted(self, "decision_")
-        shift = self.shift_ if len(self.classes_) > 2 else np.concatenate([np.zeros_like(self.shift_), self.shift_])
-        return self._by_label(softmax((np.log(self.held_out_.shares) + shift)[None])[0].tolist())
+        check_is_fitted(self, "chosen_")
+        shares: float | dict[Any, float] = self.chosen_.prevalence
+        return shares
 
     @property
     def prevalence_interval_(self) -> tuple[float, float] | dict[Any, tuple[float, float]] | None:
         """The 95 % interval of ``prevalence_`` if it was estimated, otherwise None."""
         shift = self.prior_shift_
-        return None if shift is None else self._by_label(list(map(tuple, shift.intervals.tolist())))
+        return None if shift is None else self.chosen_.names.by_label(list(map(tuple, shift.intervals.tolist())))
 
     @property
     def drift_(self) -> Drift | None:
         """Whether another class balance explains the scores of the new rows, if it was estimated."""
         return None if self.prior_shift_ is None else self.prior_shift_.drift
-
-    def _by_label(self, values: list[Any]) -> Any:
-        """Return the value of the positive class of two, or of each class by its label."""
-        labels = self.classes_[self._order].tolist()
-        return values[1] if len(labels) == 2 else dict(zip(labels, values, strict=True))

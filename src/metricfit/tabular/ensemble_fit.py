@@ -6,36 +6,253 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 
-from metricfit.decide.class_requirements import model_requirements
-from metricfit.decide.costs import row_costs
+from metricfit.core.arrays import Floats, Integers
+from metricfit.data.reading import ParquetTable
+from metricfit.decide.costs import cost_columns, row_costs
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
+from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.class_order import declared_order
+from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import Metric, get_metric
+from metricfit.metrics.requirements import Requirement
 from metricfit.runs.executor import runs_on_cluster
-from metricfit.tabular.checks import threads_of
+from metricfit.tabular.checks import (
+    FitRows,
+    check_parameters,
+    checked_groups,
+    checked_labels,
+    checked_rows,
+    checked_table,
+    checked_weights,
+    takes_row_numbers,
+    threads_of,
+)
+from metricfit.tabular.chosen import Basis
 from metricfit.tabular.cross_fit import FEW_PARTS, FEWEST_FOLDS, PARTS, judges_of, judging_parts
+from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble import Ensemble, Mixture, ModelRow, OutOfFold, build_ensemble, cross_fit, fit_mixture
 from metricfit.tabular.estimator_scores import SMALLEST_TRAINING_SHARE, check_training_share
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.family import Deadline, Family, Floats, Integers, TrainingRows
-from metricfit.tabular.large_rows import CompactFeatures, split_large_table
+from metricfit.tabular.families.family import Deadline, Family, Features, TrainingRows
+from metricfit.tabular.large_rows import CompactFeatures, encode_large_table, is_large, split_large_table
 from metricfit.tabular.out_of_fold import FamilyResult, FitTracker, choose_watcher, fit_families
+from metricfit.tabular.positive_class import ClassNames
 from metricfit.tabular.row_folds import Splits, choose_folds, is_forward
-from metricfit.tabular.training_rows import PreparedRows
+
+if TYPE_CHECKING:
+    from metricfit.tabular.classifier import MetricClassifier
+
+
+@dataclass(frozen=True)
+class PreparedRows:
+    """The rows of ``fit``.
+
+    Attributes:
+        names: The classes.
+        encoder: The encoder that was fitted to the rows.
+        rows: The rows with their weights in training, which include those of the classes.
+        weight: The sample weights alone, or None.
+        groups: The group of each row, or None.
+        seed: Seed of everything random.
+        columns: Columns of the table with the costs of each row, if the metric takes costs from columns.
+        numbers: The number of each row in the table that was passed; rows of weight 0 are left out.
+        total: The number of rows of that table.
+    """
+
+    names: ClassNames
+    encoder: TableEncoder
+    rows: TrainingRows
+    weight: Floats | None
+    groups: NDArray[Any] | None
+    seed: int
+    columns: Mapping[str, Floats]
+    numbers: Integers
+    total: int
+
+
+def prepare_rows(
+    model: MetricClassifier,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    encoded: tuple[TableEncoder, NDArray[np.float32]] | None = None,
+    apart: FitRows | None = None,
+) -> PreparedRows:
+    """Check what was passed to ``fit``, and encode the table.
+
+    Args:
+        model: The classifier.
+        X: The table.
+        y: The labels.
+        sample_weight: One weight per row, or None.
+        groups: One group per row, or None.
+        encoded: An encoder that was fitted to all these rows, and the rows as numbers; None to fit one.
+        apart: Rows that are kept apart to choose the decision on, or None.
+
+    Returns:
+        The rows as numbers, with weights, groups and the seed.
+    """
+    check_parameters(model)
+    metric = get_metric(model.metric)
+    as_requirements(model.subject_to)  # what cannot be read is reported before the table is looked at
+    table = checked_table(model, X, reset=True)
+    given = checked_rows(table, checked_labels(model, y), sample_weight, groups, model.cv)
+    table, labels, weight, group = given.X, given.y, given.weight, given.groups
+    features: Features | CompactFeatures
+    names = model._names_of(labels, declared_order(y), None if apart is None else np.concatenate([labels, apart.y]))
+    if apart is not None:
+        _check_classes(model.calibration, names.classes, apart.y)
+    columns = cost_columns(metric, table)
+    model._check_decision(names, given if apart is None else apart, columns)
+    encoder = TableEncoder()
+    if encoded is not None:
+        encoder, features = encoded[0], Features(encoded[1], table)
+    elif is_large(table):
+        encoder, features = encode_large_table(table)
+    else:
+        features = Features(encoder.fit(table), table)
+    in_training = _training_weights(labels, names.classes, model.class_weight, weight)
+    if in_training is not None:  # penalties and limits of the families are for weights of 1 on average
+        in_training = in_training / in_training.mean()
+    rows = TrainingRows(features, names.numbers_of(labels), in_training, len(names.classes))
+    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+    return PreparedRows(names, encoder, rows, weight, group, seed, columns, given.numbers, given.total)
+
+
+def _training_weights(
+    labels: NDArray[Any], classes: NDArray[Any], class_weight: Any, weight: NDArray[np.float64] | None
+) -> Floats | None:
+    """Multiply row weights by class weights, so that members also stop early by the loss that they are trained on."""
+    if class_weight is not None:
+        _check_class_weight(class_weight, classes)
+        class_weights = compute_class_weight(class_weight, classes=classes, y=labels)
+        row_weights = class_weights[np.searchsorted(classes, labels)]
+        weight = row_weights if weight is None else row_weights * weight
+    return weight
+
+
+def _check_class_weight(class_weight: Any, classes: NDArray[Any]) -> None:
+    """Refuse what is neither "balanced" nor a weight above 0 for labels that there are."""
+    if isinstance(class_weight, Mapping):
+        unknown = [label for label in class_weight if label not in classes.tolist()]
+        if unknown:
+            raise InvalidValueError(f"class_weight names {quote(unknown[0])}, which is none of {classes.tolist()}")
+        for label, weight in class_weight.items():
+            if not isinstance(weight, Real) or isinstance(weight, bool) or not 0 < float(weight) < np.inf:
+                raise InvalidValueError(
+                    f"class_weight: a weight is a finite number above 0, but {quote(label)} has {quote(weight)}"
+                )
+    elif not isinstance(class_weight, str) or class_weight != "balanced":
+        raise InvalidValueError(
+            f"class_weight is 'balanced', a weight for each label such as {{{classes.tolist()[0]!r}: 2.0}}, or None; "
+            f"got {quote(class_weight)}"
+        )
+
+
+#: Makes the draw differ from others with the same seed.
+DRAW = 2_718
+
+
+def _check_classes(share: float | None, classes: NDArray[Any], labels: NDArray[Any]) -> None:
+    """Refuse calibration rows of other classes than the training rows."""
+    unknown, missing = np.setdiff1d(labels, classes), np.setdiff1d(classes, labels)
+    if len(unknown) or len(missing):
+        label, part = (unknown.tolist()[0], "training") if len(unknown) else (missing.tolist()[0], "calibration")
+        raise InvalidValueError(
+            f"calibration={share:g} leaves no {part} row of class {quote(label)}: drop the class, or keep "
+            "another share of the rows apart"
+        )
+
+
+def basis_apart(
+    names: ClassNames, seed: int, apart: FitRows, logits: Floats, metric: Metric, ensemble: Ensemble
+) -> Basis:
+    """Return the calibration rows with the logits of the fitted ensemble."""
+    numbers, columns = names.numbers_of(apart.y), cost_columns(metric, apart.X)
+    held_out = collect_held_out(logits, numbers, apart.weight, apart.groups, columns)
+    places = HeldOutPlaces(apart.numbers, np.zeros(len(numbers), dtype=np.int64), apart.total)
+    return Basis(names, held_out, seed, places=places, scorers=(ensemble,))
+
+
+def keep_apart(
+    model: MetricClassifier, X: Any, y: Any, sample_weight: Any, groups: Any
+) -> tuple[tuple[Any, Any, Any, Any], FitRows | None]:
+    """Divide the rows of ``fit`` into training rows and calibration rows.
+
+    These are drawn at random, and not stratified, so that they are independent draws of the population. Of rows in
+    groups whole groups are drawn, and of rows in the order of time the last ones are kept apart.
+
+    Args:
+        model: The classifier.
+        X: The table.
+        y: The labels.
+        sample_weight: One weight per row, or None.
+        groups: One group per row, or None.
+
+    Returns:
+        The table, the labels, the weights and the groups of the training rows, which are all rows without
+        ``calibration``, and the calibration rows.
+
+    Raises:
+        InvalidValueError: The rows cannot be divided.
+    """
+    share = model.calibration
+    if share is None:
+        return (X, y, sample_weight, groups), None
+    if isinstance(X, ParquetTable):
+        raise InvalidValueError(
+            "calibration= divides tables in memory: read the files into a DataFrame, or keep rows apart in other files "
+            "and leave calibration out"
+        )
+    if takes_row_numbers(model.cv) and not is_forward(model.cv):
+        raise InvalidValueError("calibration= keeps rows apart, and cv= counts all rows: give a number of folds")
+    labels = checked_labels(model, y)
+    check_consistent_length(X, labels)
+    weight, group = checked_weights(sample_weight, labels), checked_groups(groups, labels)
+    there = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
+    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+    groups_there = None if group is None else group[there]
+    apart = draw_apart(there, groups_there, share, forward=is_forward(model.cv), seed=seed)
+    rows = FitRows(X, y, weight, group, np.arange(len(labels)), len(labels))
+    training = rows.take(np.setdiff1d(there, apart))
+    return (training.X, training.y, training.weight, training.groups), replace(rows.take(apart), y=labels[apart])
+
+
+def draw_apart(
+    rows: NDArray[np.int64], groups: NDArray[Any] | None, share: float, *, forward: bool, seed: int
+) -> NDArray[np.int64]:
+    """Draw a share of the rows, or of the groups; of rows in the order of time, return the last ones.
+
+    Raises:
+        InvalidValueError: No row would be kept apart, or all of them.
+    """
+    if forward:
+        apart = rows[len(rows) - max(1, round(share * len(rows))) :]
+    else:
+        unit = np.arange(len(rows)) if groups is None else pd.factorize(groups)[0]
+        units = int(unit.max()) + 1
+        drawn = np.random.default_rng((seed, DRAW)).permutation(units)[: round(share * units)]
+        apart = rows[np.isin(unit, drawn)]
+    if not 0 < len(apart) < len(rows):
+        raise InvalidValueError(f"calibration={share:g} of {len(rows)} rows leaves no rows in one of the parts")
+    return apart
+
 
 log = logging.getLogger("metricfit.tabular")
 
 #: Choosing the decision takes about a fifth as long as choosing the weights.
 DECISION = 1.2
-
-if TYPE_CHECKING:
-    from metricfit.tabular.classifier import MetricClassifier
 
 
 @dataclass(frozen=True)
@@ -45,34 +262,27 @@ class FittedEnsemble:
     Attributes:
         ensemble: The families with their weights.
         models: One row per family.
-        held_out: The ensemble's calibrated out-of-fold logits. Neither models nor calibrations nor weights were chosen
-            on the rows that they are about.
-        pooled_logits: The same rows as the final ensemble weights and calibrates them, as it does new rows.
+        basis: The ensemble's calibrated out-of-fold logits. Neither models nor calibrations nor weights were chosen
+            on the rows that they are about. Its scorers are ensembles: for each fold one of its models, and with few
+            folds several, for parts of its rows.
         history: One row per member and epoch of the network.
-        places: The rows of ``held_out``, and the number of the ensemble in ``judges`` that gives their logits.
-        judges: The ensembles: for each fold one of its models, and with few folds several, for parts of its rows.
-        training_share: The smallest share of the rows that the models of a fold were trained on.
     """
 
     ensemble: Ensemble
     models: list[ModelRow]
-    held_out: HeldOut
-    pooled_logits: Floats
+    basis: Basis
     history: list[dict[str, Any]]
-    places: HeldOutPlaces
-    judges: tuple[Ensemble, ...]
-    training_share: float
 
 
 def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsemble:
     """Fit the families of a classifier on the folds of its rows, and build the ensemble."""
     rows, metric = prepared.rows, get_metric(model.metric)
-    requirements = model_requirements(model, has_labels=False)
+    requirements = prepared.names.requirements(model.subject_to)
 
     def collect(logits: Sequence[Floats]) -> tuple[OutOfFold, HeldOut]:
         return collect_out_of_fold(logits, rows.y, prepared.weight, prepared.groups, metric, prepared.columns)
 
-    families, splits = families_of(model, rows.features.table), splits_of(model, prepared)
+    families, splits = families_of(model, requirements, rows.features.table), splits_of(model, prepared)
     places = _places(splits, prepared)
 
     first_parts: list[Integers] = []  # copies are known by the logits of the first family
@@ -128,16 +338,16 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     ensemble, mixture, judges, table = build_ensemble(
         results, left_out, out_of_fold, parts, metric, model.average, requirements
     )
-    return FittedEnsemble(
-        ensemble,
-        table,
+    basis = Basis(
+        prepared.names,
         replace(held_out, logits=judges.logits(out_of_fold.logits)),
-        mixture(out_of_fold.logits),
-        _history(results),
-        replace(places, folds=numbers),
-        tuple(_judge(results, judges.mixtures[part], fold) for fold, part in pairs),
+        prepared.seed,
         training_share,
+        pooled=mixture(out_of_fold.logits),
+        places=replace(places, folds=numbers),
+        scorers=tuple(_judge(results, judges.mixtures[part], fold) for fold, part in pairs),
     )
+    return FittedEnsemble(ensemble, table, basis, _history(results))
 
 
 def share_of_training(rows: TrainingRows, splits: Splits) -> float:
@@ -182,13 +392,13 @@ def _judge(results: Sequence[FamilyResult], mixture: Mixture, fold: int) -> Ense
     return mixture.ensemble([result.name for result in results], [result.fold_models[fold] for result in results])
 
 
-def families_of(model: MetricClassifier, table: Any = None) -> list[Family]:
+def families_of(model: MetricClassifier, requirements: Sequence[Requirement], table: Any = None) -> list[Family]:
     """Return the families of a classifier for a table, the cheap ones first."""
     return make_families(
         model.models,
         metric=get_metric(model.metric),
         average=model.average,
-        requirements=model_requirements(model, has_labels=False),
+        requirements=requirements,
         device=model.device,
         table=table,
         quality=model.quality,

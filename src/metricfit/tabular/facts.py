@@ -14,7 +14,7 @@ import numpy as np
 
 from metricfit._version import __version__
 from metricfit.decide.bounds import format_percent
-from metricfit.decide.decision import GUARANTEED
+from metricfit.decide.evidence import GUARANTEED
 from metricfit.errors import shorten
 from metricfit.metrics import accuracy, averaged, f1, precision, recall, specificity
 from metricfit.metrics.feasibility import RequirementValue
@@ -208,7 +208,7 @@ def model_facts(model: Any) -> ModelFacts:
     """
     metric, evidence, held_out = get_metric(model.metric), model.decision_.evidence, model.held_out_
     several = len(model.classes_) > 2 and not metric.whole_matrix
-    classes, places = _classes(model), getattr(model, "_places", None)
+    classes, places = _classes(model), model.chosen_.basis.places
     rows = len(held_out.y) if places is None else len(np.unique(places.rows))
     groups = None if held_out.groups is None else len(np.unique(held_out.groups))
     in_groups = groups is not None and groups < rows
@@ -234,7 +234,7 @@ def model_facts(model: Any) -> ModelFacts:
         prevalence=model.prevalence_ if model.shift_.any() else None,
         rows=rows,
         total=None if places is None else places.total,
-        apart=not model._decides_out_of_fold(),
+        apart=not model.chosen_.basis.out_of_fold,
         groups=groups,
         columns=getattr(model, "n_features_in_", None),
         column_names=tuple(map(str, getattr(model, "feature_names_in_", ()))),
@@ -248,7 +248,7 @@ def model_facts(model: Any) -> ModelFacts:
 
 def _classes(model: Any) -> tuple[ClassFact, ...]:
     """Return the classes in the order of their numbers, or the labels, with their held-out rows."""
-    y, names = np.asarray(model.held_out_.y), model.classes_[model._order].tolist()
+    y, names = np.asarray(model.held_out_.y), model.chosen_.names.in_order.tolist()
     if y.ndim == 2:
         counts, shares = y.sum(0), np.asarray(model.held_out_.shares)
     else:

@@ -25,23 +25,22 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.core.threads import set_threads, thread_count
 from metricfit.errors import InvalidValueError
 from metricfit.runs.cells import format_seconds
 from metricfit.runs.executor import run_unordered, runs_on_cluster, without_nested_jobs
+from metricfit.tabular.families.arithmetic import set_apart
 from metricfit.tabular.families.family import (
     Candidates,
     Deadline,
     Family,
     Features,
     FittedModel,
-    Floats,
-    Integers,
     OutOfTime,
     Splits,
     TrainingRows,
     choose_candidates,
-    set_apart,
 )
 from metricfit.tabular.large_rows import CompactFeatures, sample_large_table
 

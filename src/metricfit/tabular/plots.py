@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 from scipy.stats import beta
 
 from metricfit.core.arrays import Floats, Integers
-from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.decision import REFERRED
-from metricfit.decide.decision_curve import DecisionCurve
+from metricfit.decide.held_out import DecisionCurve
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.facts import model_facts
 from metricfit.tabular.insight.judged_rows import (
@@ -76,7 +75,7 @@ class Plots:
             "precision": (curve.precision, ORANGE),
             "recall": (curve.recall, GREEN),
         }
-        for requirement in model_requirements(model):
+        for requirement in model.chosen_.names.requirements(model.subject_to):
             name = requirement.metric.name
             colour = lines.get(name, (None, GREY))[1]
             lines[name] = (curve.value_of(requirement.metric), colour)
@@ -169,7 +168,7 @@ class Plots:
         return self._model.predict_proba(X)[:, positive], judged_rows(self._model, X, y).y
 
     def _decided(self, X: Any, y: Any) -> tuple[Integers, Integers]:
-        if self._model._has_labels:
+        if self._model.chosen_.names.has_labels:
             raise InvalidValueError("plot.confusion is for classes; the model decides several labels per row")
         if X is None:
             return held_out_decisions(self._model), np.asarray(held_out_rows(self._model).y)

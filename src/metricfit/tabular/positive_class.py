@@ -1,15 +1,21 @@
-"""The classes: which ones there are, which one is positive, and their shares."""
+"""The classes of a model: which ones there are, which one is positive, their numbers and their shares."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit._schema import Labels
+from metricfit.core.arrays import Integers
+from metricfit.decide.class_requirements import class_requirements
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.requirements import Requirement
 
 log = logging.getLogger("metricfit.tabular")
 
@@ -120,3 +126,103 @@ def shares_of(prevalence: float | Mapping[Any, float], classes: NDArray[Any]) ->
     if not (shares > 0).all() or not np.isclose(shares.sum(), 1.0):
         raise InvalidValueError(f"prevalence: shares lie between 0 and 1 and sum to 1, got {prevalence}")
     return shares
+
+
+@dataclass(frozen=True)
+class ClassNames:
+    """The names of the classes or labels of a model, and their numbers.
+
+    Attributes:
+        classes: The labels, sorted; of several labels per row, the numbers of their columns.
+        order: For each class number its place in ``classes``; the positive class of two has number 1.
+        has_labels: Whether rows have several independent labels, and not one of several classes.
+
+    Example:
+        >>> names = ClassNames.of(np.array(["no", "yes", "no", "no"]))
+        >>> names.positive, names.numbers_of(np.array(["yes", "no"]))
+        ('yes', array([1, 0]))
+    """
+
+    classes: Labels
+    order: Integers
+    has_labels: bool = False
+
+    def __post_init__(self) -> None:
+        classes = len(self.classes)
+        if classes < 2 or sorted(self.order.tolist()) != list(range(classes)):
+            raise InvalidValueError(f"classes: {classes} of at least 2, and their order is of {len(self.order)}")
+
+    @classmethod
+    def of(
+        cls, target: NDArray[Any], pos_label: Any = None, declared: Sequence[Any] | None = None, counted: Any = None
+    ) -> ClassNames:
+        """Return the classes of a target.
+
+        Args:
+            target: One label per row, or for several labels 0 and 1 ``(n, c)``.
+            pos_label: The label that the user named as the positive one, or None.
+            declared: The classes in the order that their type declares, or None.
+            counted: The labels that are counted to choose the positive class; None for ``target``.
+        """
+        if target.ndim == 2:
+            numbers = np.arange(target.shape[1])
+            return cls(numbers, numbers, True)
+        classes = classes_of(target)
+        positive = choose_positive_class(target if counted is None else counted, pos_label)
+        return cls(classes, order_of(classes, positive, declared))
+
+    @property
+    def in_order(self) -> NDArray[Any]:
+        """The names in the order of their numbers."""
+        names: NDArray[Any] = self.classes[self.order]
+        return names
+
+    @property
+    def positive(self) -> Any:
+        """The positive class of two; None for others."""
+        return self.in_order.tolist()[1] if len(self.order) == 2 and not self.has_labels else None
+
+    @property
+    def outputs(self) -> int:
+        """The number of logits per row."""
+        return 1 if self.positive is not None else len(self.order)
+
+    @property
+    def places(self) -> Integers:
+        """The number of each of ``classes``."""
+        return np.argsort(self.order)
+
+    @property
+    def number(self) -> int:
+        """The number of classes; 0 for several labels."""
+        return 0 if self.has_labels else len(self.order)
+
+    def numbers_of(self, labels: NDArray[Any]) -> Integers:
+        """Return class numbers of labels, which are all among the classes."""
+        return np.asarray(self.places[np.searchsorted(self.classes, labels)])
+
+    def checked_numbers_of(self, labels: NDArray[Any]) -> Integers:
+        """Return class numbers of labels that a user passes.
+
+        Raises:
+            InvalidValueError: There are other labels than the classes.
+        """
+        unknown = np.setdiff1d(labels, self.classes)
+        if len(unknown):
+            listed = ", ".join(quote(label) for label in unknown[:5].tolist())
+            raise InvalidValueError(f"y has labels that were not there in fit: {listed}")
+        return self.numbers_of(labels)
+
+    def requirements(self, subject_to: Requirements | None) -> list[Requirement]:
+        """Return requirements by class numbers, one for each class or label that they are about.
+
+        Raises:
+            InvalidValueError: A requirement is on a class that there is not.
+        """
+        names = None if self.has_labels else self.in_order.tolist()
+        return class_requirements(as_requirements(subject_to), len(self.order), has_labels=self.has_labels, names=names)
+
+    def by_label(self, values: Sequence[Any]) -> Any:
+        """Return the value of the positive class of two, or of each class by its label."""
+        labels = self.in_order.tolist()
+        return values[1] if len(labels) == 2 else dict(zip(labels, values, strict=True))

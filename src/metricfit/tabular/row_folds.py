@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import TimeSeriesSplit
 
+from metricfit.core.arrays import Integers
 from metricfit.data import folds
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.tabular.checks import check_whole
-from metricfit.tabular.families.family import Integers, TrainingRows
+from metricfit.tabular.families.family import TrainingRows
 
 log = logging.getLogger("metricfit.tabular")
 

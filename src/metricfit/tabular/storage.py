@@ -1,126 +1,323 @@
-"""Fitted estimators as folders, and back: one schema of JSON, arrays and files for all of them.
+"""Fitted estimators as folders, and back.
 
-Every estimator has parameters, classes, features, held-out rows and a decision. What it decides with is its own part of
-the schema: ``_write_parts`` returns it, and ``_read_parts`` takes it over. Loading builds models of classes that are
-named in this package, and scikit-learn models of types that skops or the user trusts (``model_folder``). Hashes do not
-tell of a folder that was edited with its manifest, so types, sizes and ranges are checked before anything is built.
+A folder holds the parameters of an estimator, the names of its columns, and its fitted parts (``stored_parts``), which
+are dataclasses (``metricfit._schema``). Loading builds only classes that this package lists, and scikit-learn models of
+types that skops or the user trusts . Hashes do not tell of a folder that was edited with its
+manifest, so types, sizes and ranges are checked before a model is used.
+
+A folder has model.json, arrays.safetensors, files of skops, a manifest of hashes and a model card. The hashes show that
+a file was cut short or changed, unless the manifest was changed too; they are no signature. skops says which types a
+file has, not what their arrays hold. Native code of scikit-learn, such as libsvm, follows numbers of a file as places
+in memory, so that a crafted file of these types can end the process.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZIP_DEFLATED
 
 import numpy as np
-from numpy.typing import NDArray
+from safetensors.numpy import load as arrays_from
+from safetensors.numpy import save as bytes_of
 
-from metricfit.decide.class_requirements import model_requirements
-from metricfit.decide.costs import check_costs
-from metricfit.decide.decision import restore_decision as restored_decision
-from metricfit.decide.held_out import HeldOut
-from metricfit.decide.refer import check_refer_label
-from metricfit.decide.shift import Drift, PriorShift
-from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
+from metricfit._files import hash_bytes, new_folder, parse_json
+from metricfit._schema import Content, plain_label, read, write
+from metricfit._version import __version__
+from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
-from metricfit.metrics.metric_parameters import LARGEST_PARAMETER
-from metricfit.tabular.encoding.encoder import with_prefix
 from metricfit.tabular.facts import model_card
 from metricfit.tabular.families.family import MissingArgumentError
 from metricfit.tabular.families.in_context import InContext
 from metricfit.tabular.families.network import Network
-from metricfit.tabular.model_folder import model_from_bytes, model_to_bytes, read_folder, trusted_types, write_folder
 
 if TYPE_CHECKING:
     from metricfit.tabular.deciding import DecidingClassifier
 
-Arrays = dict[str, NDArray[Any]]
 
-#: Before the name of a column of costs, and before what was estimated from new rows, in the names of arrays.
-COLUMN, SHIFT = "held_out.column.", "prior_shift."
+FORMAT = 2
+MODEL, ARRAYS, MANIFEST = "model.json", "arrays.safetensors", "manifest.json"
+CARD = "model_card.md"  # for people; nothing reads it
+SKOPS_FILE = re.compile(r"[a-z0-9._-]{1,200}\.skops")
+#: The estimator of manifests that name none.
+FIRST = "MetricClassifier"
+
+
+@dataclass
+class Folder(Content):
+    """What a folder holds, and what its reader allows.
+
+    Attributes:
+        trusted: Names of types that the user trusts.
+        user_functions: The user's own ``metric`` or ``network``, and the file of ``weights``, which are not in it.
+        columns: The number of encoded columns of the table.
+        classes: The number of classes.
+    """
+
+    trusted: tuple[str, ...] = ()
+    user_functions: Mapping[str, Any] = field(default_factory=dict)
+    columns: int = 0
+    classes: int = 0
+
+    @property
+    def outputs(self) -> int:
+        """The number of logits per row."""
+        return 1 if self.classes == 2 else self.classes
+
+    def add_model(self, place: str, model: Any) -> str:
+        """Write a scikit-learn model to a file."""
+        name = f"{place}.skops"
+        self.files[name] = model_to_bytes(model)
+        return name
+
+    def read_model(self, name: str) -> Any:
+        """Read the scikit-learn model of a file."""
+        return model_from_bytes(self.files[name], self.trusted)
+
+
+#: Builds a model from what model.json holds.
+Restore = Callable[[Any, Folder], None]
+
+
+def write_folder(
+    path: str | os.PathLike[str],
+    estimator: str,
+    description: Mapping[str, Any],
+    content: Folder,
+    card: str,
+    overwrite: bool = False,
+) -> None:
+    """Write a model to a new or empty folder; a failure leaves nothing behind.
+
+    Args:
+        path: The folder.
+        estimator: The name of the model's class.
+        description: What JSON holds.
+        content: The arrays, and the files of skops.
+        card: The model card. The manifest does not name it, so that people may edit it.
+        overwrite: Whether to replace a model in the folder. Other folders with files are never replaced.
+
+    Raises:
+        UntrustedTypeError: A file has types that nobody trusts.
+    """
+    for file in content.files.values():
+        check_trusted(file, content.trusted, "save")
+    text = json.dumps(description, allow_nan=False, indent=1)
+    contents = {MODEL: text.encode(), ARRAYS: bytes_of(content.arrays), **content.files}
+    hashes = {name: hash_bytes(file, length=64) for name, file in contents.items()}
+    manifest = {"format": FORMAT, "metricfit": __version__, "estimator": estimator, "sha256": hashes}
+    contents[MANIFEST], contents[CARD] = json.dumps(manifest, indent=1).encode(), card.encode()
+    with new_folder(path, overwrite=overwrite and (Path(path) / MANIFEST).is_file()) as unfinished:
+        for name, file in contents.items():
+            (unfinished / name).write_bytes(file)
+
+
+def read_folder(path: str | os.PathLike[str], estimator: str, content: Folder, restore: Restore) -> None:
+    """Build a model from a folder.
+
+    Args:
+        path: The folder that `write_folder` wrote.
+        estimator: The name of the class that is expected.
+        content: What the reader allows.
+        restore: Builds the model.
+
+    Raises:
+        ModelFileError: The folder is damaged, or what it holds is no model that this version can use.
+        UntrustedTypeError: A model of the user has types that nobody trusts; nothing was built.
+        MissingArgumentError: A function of the user is needed.
+    """
+    folder = Path(path)
+    contents = _checked_contents(folder, estimator)
+    try:
+        description = parse_json(contents.pop(MODEL))
+        content.arrays, content.files = arrays_from(contents.pop(ARRAYS)), contents
+        for file in contents.values():
+            check_trusted(file, content.trusted, "load")
+        restore(description, content)
+    except (ImportError, MissingArgumentError, UntrustedTypeError):  # what the user can add
+        raise
+    except (ModelFileError, InvalidValueError) as error:
+        raise ModelFileError(
+            f"{folder} holds no whole model ({error}): save it again from the fitted one, or load it with the version "
+            "of metricfit that saved it"
+        ) from error
+    except Exception as error:  # whatever else fails while it reads the folder is the folder's fault
+        raise ModelFileError(
+            f"{folder} holds no model of this version: {type(error).__name__}: {shorten(error)}"
+        ) from error
+
+
+def name_of_estimator(path: str | os.PathLike[str]) -> str | None:
+    """Return the name of the class whose model a folder holds; None if its manifest does not say."""
+    try:
+        return str(parse_json((Path(path) / MANIFEST).read_bytes()).get("estimator", FIRST))
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _checked_contents(folder: Path, estimator: str) -> dict[str, bytes]:
+    """Return the contents of the files that the manifest names, if they have the hashes that it states."""
+    if not (folder / MANIFEST).is_file():
+        raise ModelFileError(f"{folder} has no {MANIFEST}: it is no saved model, or one whose saving was cut short")
+    try:
+        manifest = parse_json((folder / MANIFEST).read_bytes())
+        format_of, hashes = manifest["format"], manifest["sha256"]
+        saved = manifest.get("estimator", FIRST)
+        expected = {name: str(hashes[name]) for name in dict.fromkeys((MODEL, ARRAYS, *hashes))}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelFileError(f"{folder / MANIFEST} cannot be read: {shorten(error)}") from error
+    if format_of != FORMAT:
+        raise ModelFileError(
+            f"{folder} is of format {quote(format_of)}, this version reads {FORMAT}: use the metricfit it names"
+        )
+    if saved != estimator:
+        raise ModelFileError(f"{folder} holds a {quote(saved)}, not a {estimator}: load it with metricfit.{saved}.load")
+    contents = {}
+    for name, wanted in expected.items():
+        if name not in (MODEL, ARRAYS) and not SKOPS_FILE.fullmatch(name):
+            raise ModelFileError(f"{folder / MANIFEST} names a file that is no part of a model: {quote(name)}")
+        if not (folder / name).is_file():
+            raise ModelFileError(f"{folder} lacks {name}; copy the folder again")
+        contents[name] = (folder / name).read_bytes()
+        if hash_bytes(contents[name], length=64) != wanted:
+            raise ModelFileError(f"{folder / name} is not what was saved: cut short or changed. Copy the folder again")
+    return contents
+
+
+#: Types that skops does not trust yet, and that hold nothing but values: plain classes, and numpy's types, which skops
+#: reads from an empty array.
+PLAIN_TYPES = (
+    "collections.OrderedDict",
+    "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.utils._bunch.Bunch",
+    *(
+        f"sklearn.model_selection._split.{splitter}"
+        for splitter in (
+            "GroupKFold",
+            "GroupShuffleSplit",
+            "KFold",
+            "PredefinedSplit",
+            "ShuffleSplit",
+            "StratifiedGroupKFold",
+            "StratifiedKFold",
+            "StratifiedShuffleSplit",
+            "TimeSeriesSplit",
+        )
+    ),
+)
+
+
+class UntrustedTypeError(InvalidValueError):
+    """A model of the user has types that are only saved and loaded if the user names them."""
+
+
+def model_to_bytes(model: Any) -> bytes:
+    """Write a scikit-learn model.
+
+    Raises:
+        InvalidTypeError: skops cannot write it.
+    """
+    try:
+        content: bytes = _skops().dumps(model, compression=ZIP_DEFLATED)
+    except Exception as error:  # whatever the model's own classes raise
+        raise InvalidTypeError(
+            f"{type(model).__name__} cannot be saved without pickle: {shorten(error)}. Use another model, or leave it "
+            "out of models"
+        ) from error
+    return content
+
+
+def model_from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
+    """Read a scikit-learn model.
+
+    Args:
+        content: What `model_to_bytes` returned.
+        trusted: Names of types that the user trusts, in addition to the types that skops trusts.
+
+    Raises:
+        UntrustedTypeError: It has other types; nothing was built.
+        ModelFileError: It cannot be read.
+    """
+    check_trusted(content, trusted, "load")
+    try:
+        model = _skops().loads(content, trusted=[*trusted, *PLAIN_TYPES])
+    except Exception as error:  # a damaged file may fail anywhere
+        raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
+    return model
+
+
+def check_trusted(content: bytes, trusted: Sequence[str], method: str) -> None:
+    """Refuse a file with types that neither skops nor the user trusts.
+
+    Args:
+        content: What `model_to_bytes` returned.
+        trusted: Names of types that the user trusts.
+        method: "save" or "load", for the message.
+
+    Raises:
+        UntrustedTypeError: There are such types; the message names them.
+        ModelFileError: The file cannot be read.
+    """
+    try:
+        untrusted = [str(name) for name in _skops().get_untrusted_types(data=content)]
+    except Exception as error:  # a damaged file may fail anywhere
+        raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
+    missing = sorted(set(untrusted) - {*trusted, *PLAIN_TYPES})
+    if missing:
+        names = ", ".join(map(quote, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+        raise UntrustedTypeError(
+            f"a model of the user has types that could run code or crash: {names}. If you trust them, name them: "
+            f"{method}(path, trusted=[...])"
+        )
+
+
+def trusted_types(trusted: Any) -> tuple[str, ...]:
+    """Return the names of the types that the user trusts.
+
+    Raises:
+        InvalidTypeError: It is no list of names.
+    """
+    if trusted is None:
+        return ()
+    if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
+        raise InvalidTypeError(f"trusted is a list of names of types; got {quote(trusted)}")
+    return tuple(trusted)
+
+
+def _skops() -> Any:
+    """Load skops, which imports all of scikit-learn, only for those who have such models."""
+    import skops.io
+
+    return skops.io
+
+
 #: Parameters that may hold models, networks or splitters, in files.
 OBJECTS = ("models", "cv", "estimator")
 #: In place of the parameter ``estimator``, if it is the fitted estimator itself.
 SAME = "fitted"
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+@dataclass(frozen=True)
+class Features:
+    """The columns of the table that an estimator was fitted on, as scikit-learn names them."""
 
-
-def _is_list(value: Any, *kinds: type) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, kinds) for entry in value)
-
-
-#: What an entry of model.json can be, in the words of messages.
-OBJECT, OBJECTS_LISTED, TEXT, YES_NO = "an object", "a list of objects", "text", "true or false"
-NUMBER, POSITIVE, WHOLE, COUNT = (
-    "a finite number",
-    "a finite number above 0",
-    "a whole number",
-    "a whole number above 0",
-)
-ENTRIES: dict[str, Callable[[Any], bool]] = {
-    OBJECT: lambda value: isinstance(value, dict),
-    OBJECTS_LISTED: lambda value: _is_list(value, dict),
-    "a list of objects or null": lambda value: _is_list(value, dict, type(None)),
-    "a list of text": lambda value: _is_list(value, str),
-    "a list of text or null": lambda value: _is_list(value, str, type(None)),
-    "a list of text or numbers": lambda value: _is_list(value, str, int, float),
-    TEXT: lambda value: isinstance(value, str),
-    YES_NO: lambda value: isinstance(value, bool),
-    NUMBER: _is_number,
-    POSITIVE: lambda value: _is_number(value) and value > 0,
-    WHOLE: lambda value: type(value) is int and 0 <= value < 2**63,
-    COUNT: lambda value: type(value) is int and 1 <= value < 2**63,
-}
-
-
-def check_entries(description: Any, kinds: Mapping[str, str], place: str = "", *, optional: bool = False) -> None:
-    """Refuse a description that lacks entries, or has entries of another kind.
-
-    Args:
-        description: A part of model.json.
-        kinds: For each name what its entry is, one of ``ENTRIES``.
-        place: Where the part stands, for messages.
-        optional: Whether entries may be missing or null.
-
-    Raises:
-        ModelFileError: An entry is of another kind.
-
-    Example:
-        >>> check_entries({"seed": 3}, {"seed": WHOLE})
-        >>> check_entries({"seed": "3"}, {"seed": WHOLE})
-        Traceback (most recent call last):
-        metricfit.errors.ModelFileError: model.json: seed must be a whole number, got '3'
-    """
-    if not isinstance(description, dict):
-        raise ModelFileError(f"model.json holds {quote(description)} in place of an object")
-    for name, kind in kinds.items():
-        value = description.get(name)
-        if not ENTRIES[kind](value) and not (optional and value is None):
-            raise ModelFileError(f"model.json: {place}{name} must be {kind}, got {quote(value)}")
+    number: int | None
+    names: list[str] | None
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What a folder holds, and what its reader allows.
+class StoredMetric:
+    """The name of a metric, and whether it was the user's own function."""
 
-    Attributes:
-        description: What model.json holds.
-        arrays: The arrays, by name.
-        files: All files, by name.
-        trusted: Names of types that the user trusts.
-        user_functions: The user's own ``metric`` or ``network``, which is not in the folder.
-    """
-
-    description: dict[str, Any]
-    arrays: Arrays
-    files: dict[str, bytes]
-    trusted: tuple[str, ...]
-    user_functions: Mapping[str, Any]
+    name: str
+    own: bool
 
 
 def save(
@@ -146,11 +343,16 @@ def save(
         UntrustedTypeError: A model of the user has other types.
         InvalidTypeError: A model, a splitter or a label cannot be saved.
     """
-    arrays, files = _decision_arrays(model), dict[str, bytes]()
-    parts = model._write_parts(arrays, files)
-    description = {"parameters": _write_parameters(model, files), **parts, **_describe_decision(model)}
+    folder = Folder(trusted=trusted_types(trusted))
+    description = {"parameters": _write_parameters(model, folder)}
+    names = getattr(model, "feature_names_in_", None)
+    features = Features(getattr(model, "n_features_in_", None), None if names is None else list(names))
+    description["features"] = write(Features, features, "features", folder)
+    for name, hint in model.stored_parts.items():
+        place = name.removesuffix("_")
+        description[place] = write(hint, getattr(model, name), place, folder)
     card = model_card(model, data=data, target=target)
-    write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted), card, overwrite)
+    write_folder(path, type(model).__name__, description, folder, card, overwrite)
 
 
 def load(
@@ -169,26 +371,41 @@ def load(
         UntrustedTypeError: A model of the user has types that nobody trusts; nothing was built.
         MissingArgumentError: A function of the user is needed.
     """
-    names = trusted_types(trusted)
+    content = Folder(trusted=trusted_types(trusted), user_functions=user_functions)
     if "metric" in user_functions:
         get_metric(user_functions["metric"])  # a mistake in the argument is not the folder's fault
 
-    def restore(description: Any, arrays: Arrays, files: dict[str, bytes]) -> None:
-        known = model.get_params(deep=False)
-        check_description(description, known)
-        stored = Stored(description, arrays, files, names, user_functions)
-        for name, value in _read_parameters(stored, known).items():  # set_params would look into the estimator
-            setattr(model, name, value)
-        model._restore(_read_decision(stored))
-        model._read_parts(stored)
-        faults = decision_faults(model) or model._faults()
+    def restore(description: Any, folder: Folder) -> None:
+        if not isinstance(description, dict):
+            raise ModelFileError(f"model.json holds {quote(description)} in place of an object")
+        parameters = _read_parameters(description.get("parameters"), folder, model.get_params(deep=False))
+        features: Features = read(Features, description.get("features"), "features", folder)
+        parts: dict[str, Any] = {}
+        for name, hint in model.stored_parts.items():
+            place = name.removesuffix("_")
+            parts[name] = read(hint, description.get(place), place, folder)
+            if name == "chosen_":
+                folder.classes = len(parts[name].names.classes)
+            if name == "encoder_":
+                folder.columns = parts[name].scaling.width
+        if isinstance(parameters.get("estimator"), str) and parameters["estimator"] == SAME:
+            parameters["estimator"] = parts["scorer_"].one
+        if features.names is not None and len(features.names) != features.number:
+            raise ModelFileError("features: their names are more or fewer than their number")
+        named = {"n_features_in_": features.number, "feature_names_in_": features.names}
+        parts |= {name: value for name, value in named.items() if value is not None}
+        if features.names is not None:
+            parts["feature_names_in_"] = np.array(features.names, dtype=object)
+        model._take_over(parameters, parts)
+        faults = model.chosen_.faults(get_metric(model.metric), model.subject_to)
         if faults:
             raise ModelFileError("; ".join(faults))
+        model._check_parts()
 
-    read_folder(path, type(model).__name__, names, restore)
+    read_folder(path, type(model).__name__, content, restore)
 
 
-def _write_parameters(model: Any, files: dict[str, bytes]) -> dict[str, Any]:
+def _write_parameters(model: Any, folder: Folder) -> dict[str, Any]:
     """Return the parameters of an estimator as JSON can hold them; objects of scikit-learn are added to the files."""
     parameters: dict[str, Any] = model.get_params(deep=False)
     metric, state = get_metric(model.metric), model.random_state
@@ -200,8 +417,8 @@ def _write_parameters(model: Any, files: dict[str, bytes]) -> dict[str, Any]:
     parameters["random_state"] = int(state) if isinstance(state, (int, np.integer)) else None
     for name, value in parameters.items():
         if name in OBJECTS:
-            is_same = value is not None and value is getattr(model, "_one_estimator", None)
-            parameters[name] = SAME if is_same else write_parameter(name, value, files)
+            is_same = value is not None and value is getattr(getattr(model, "scorer_", None), "one", None)
+            parameters[name] = SAME if is_same else write_parameter(name, value, folder)
         elif isinstance(value, np.generic):
             parameters[name] = value.item()
     if isinstance(parameters.get("class_weight"), dict):
@@ -210,17 +427,27 @@ def _write_parameters(model: Any, files: dict[str, bytes]) -> dict[str, Any]:
     return parameters
 
 
-def _read_parameters(stored: Stored, known: Iterable[str]) -> dict[str, Any]:
+def _read_parameters(description: Any, folder: Folder, known: Iterable[str]) -> dict[str, Any]:
     """Return the parameters that ``_write_parameters`` wrote."""
-    parameters = dict(stored.description["parameters"])
-    metric = parameters["metric"]
-    if metric["own"] and "metric" not in stored.user_functions:
+    if not isinstance(description, dict):
+        raise ModelFileError(f"parameters must be an object, got {quote(description)}")
+    unknown = sorted(set(description) - set(known))
+    if unknown:
+        listed = ", ".join(map(quote, unknown[:3]))
+        raise ModelFileError(f"model.json: parameters that this version does not have: {listed}")
+    parameters, functions = dict(description), folder.user_functions
+    metric: StoredMetric = read(StoredMetric, parameters.get("metric"), "parameters.metric", folder)
+    if metric.own and "metric" not in functions:
         raise MissingArgumentError(
-            f"the metric {quote(metric['name'])} was the user's own function: load(path, metric=...)"
+            f"the metric {quote(metric.name)} was the user's own function: load(path, metric=...)"
         )
-    parameters["metric"] = stored.user_functions.get("metric", metric["name"])
+    parameters["metric"] = functions.get("metric", metric.name)
+    try:
+        get_metric(parameters["metric"])
+    except (ValueError, TypeError) as error:
+        raise ModelFileError(f"parameters: {shorten(error)}") from error
     for name in set(OBJECTS) & set(known):
-        parameters[name] = read_parameter(parameters.get(name), stored)
+        parameters[name] = read_parameter(parameters.get(name), folder)
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = dict(parameters["class_weight"])
     return parameters
@@ -229,13 +456,13 @@ def _read_parameters(stored: Stored, known: Iterable[str]) -> dict[str, Any]:
 PLAIN = (str, int, float, bool, type(None))
 
 
-def write_parameter(name: str, value: Any, files: dict[str, bytes]) -> Any:
+def write_parameter(name: str, value: Any, folder: Folder) -> Any:
     """Return a parameter as JSON can hold it.
 
     Args:
         name: Its name, for the names of files.
         value: Text, a number, None, a Network, an InContext, an object of scikit-learn, or a list or tuple of these.
-        files: Objects of scikit-learn are added here.
+        folder: Objects of scikit-learn are added here.
 
     Raises:
         InvalidTypeError: There is an object that cannot be saved.
@@ -244,24 +471,22 @@ def write_parameter(name: str, value: Any, files: dict[str, bytes]) -> Any:
     if isinstance(value, PLAIN):
         return value
     if isinstance(value, (list, tuple)):
-        entries = [write_parameter(f"{name}-{place}", entry, files) for place, entry in enumerate(value)]
+        entries = [write_parameter(f"{name}-{place}", entry, folder) for place, entry in enumerate(value)]
         return {"tuple" if isinstance(value, tuple) else "list": entries}
     if isinstance(value, Network):
         settings = {field.name: getattr(value, field.name) for field in fields(value)}
         return {"network": settings | {"kind": None if callable(value.kind) else value.kind}}
     if isinstance(value, InContext):
         return {"in_context": {**vars(value), "weights": None, "download": False}}
-    file = f"parameter-{name}.skops"
-    files[file] = model_to_bytes(value)
-    return {"file": file}
+    return {"file": folder.add_model(f"parameter-{name}", value)}
 
 
-def read_parameter(value: Any, stored: Stored) -> Any:
+def read_parameter(value: Any, folder: Folder) -> Any:
     """Return the parameter that ``write_parameter`` wrote.
 
     Args:
         value: What it returned.
-        stored: What the folder holds.
+        folder: What the folder holds.
 
     Raises:
         ModelFileError: The value is not one that is written to model folders.
@@ -273,210 +498,16 @@ def read_parameter(value: Any, stored: Stored) -> Any:
         raise ModelFileError(f"parameters: {quote(value)} is no parameter")
     ((kind, content),) = value.items()
     if kind in ("list", "tuple") and isinstance(content, list):
-        entries = [read_parameter(entry, stored) for entry in content]
+        entries = [read_parameter(entry, folder) for entry in content]
         return tuple(entries) if kind == "tuple" else entries
     if kind == "network" and isinstance(content, dict):
         if content.get("kind") is None:
-            if "network" not in stored.user_functions:
+            if "network" not in folder.user_functions:
                 raise MissingArgumentError("the network was the user's own function: load(path, network=...)")
-            content = content | {"kind": stored.user_functions["network"]}
+            content = content | {"kind": folder.user_functions["network"]}
         return Network(**content)
     if kind == "in_context" and isinstance(content, dict):
         return InContext(**content)
-    if kind == "file" and isinstance(content, str) and content in stored.files:
-        return model_from_bytes(stored.files[content], stored.trusted)
+    if kind == "file" and isinstance(content, str) and content in folder.files:
+        return folder.read_model(content)
     raise ModelFileError(f"parameters: {quote(value)} is no parameter")
-
-
-def _describe_decision(model: Any) -> dict[str, Any]:
-    """Return the classes, the features and the decision of a fitted estimator, as JSON holds them."""
-    number, names = getattr(model, "n_features_in_", None), getattr(model, "feature_names_in_", None)
-    estimate = model.prior_shift_
-    return {
-        "classes": {
-            "dtype": model.classes_.dtype.str,
-            "labels": [plain_label(label) for label in model.classes_.tolist()],
-        },
-        "features": {
-            "number": None if number is None else int(number),
-            "names": None if names is None else list(names),
-        },
-        "decision": model.decision_.state(),
-        "refer_label": plain_label(model.refer_label_),
-        "seed": model._seed,
-        "training_share": model._training_share,
-        "prior_shift": None if estimate is None else {"rows": estimate.rows, "drift": vars(estimate.drift)},
-    }
-
-
-def _decision_arrays(model: Any) -> dict[str, NDArray[Any]]:
-    """Return the held-out rows and the arrays of the decision of a fitted estimator."""
-    held_out = model.held_out_
-    arrays = {"shift": model.shift_, "order": model._order}
-    arrays |= {"held_out.logits": held_out.logits, "held_out.y": held_out.y, "held_out.shares": held_out.shares}
-    if model._pooled_logits is not None:
-        arrays["held_out.pooled"] = model._pooled_logits
-    if held_out.weight is not None:
-        arrays["held_out.weight"] = held_out.weight
-    if held_out.groups is not None:
-        arrays["held_out.groups"] = np.unique(held_out.groups, return_inverse=True)[1]
-    arrays |= {COLUMN + name: np.asarray(values) for name, values in held_out.columns.items()}
-    if model.prior_shift_ is not None:
-        arrays |= {SHIFT + name: getattr(model.prior_shift_, name) for name in ("shares", "intervals")}
-    return arrays
-
-
-def _read_decision(stored: Stored) -> dict[str, Any]:
-    """Return the attributes that every fitted estimator has: classes, features, held-out rows and the decision."""
-    description, arrays = stored.description, stored.arrays
-    labels, features = description["classes"]["labels"], description["features"]
-    classes = np.array(labels, dtype=label_type(description["classes"]["dtype"], labels))
-    held_out = HeldOut(
-        arrays["held_out.logits"],
-        arrays["held_out.y"],
-        arrays.get("held_out.weight"),
-        arrays.get("held_out.groups"),
-        arrays["held_out.shares"],
-        with_prefix(COLUMN, arrays),
-    )
-    two_classes = len(classes) == 2 and held_out.y.ndim == 1
-    try:
-        decision = restored_decision(description["decision"])
-    except ValueError as error:
-        raise ModelFileError(f"model.json: {shorten(error)}") from error
-    if decision.referral is not None:
-        check_refer_label(description.get("refer_label"), classes)
-    attributes = {
-        "classes_": classes,
-        "_order": arrays["order"],
-        "_seed": int(description["seed"]),
-        "held_out_": held_out,
-        "_pooled_logits": arrays.get("held_out.pooled"),
-        "pos_label_": classes.tolist()[arrays["order"][1]] if two_classes else None,
-        "shift_": arrays["shift"],
-        "prior_shift_": read_shift(description.get("prior_shift"), arrays, len(classes)),
-        "_training_share": float(description["training_share"]),
-        "decision_": decision,
-        "refer_label_": description.get("refer_label"),
-    }
-    if features["number"] is not None:
-        attributes["n_features_in_"] = int(features["number"])
-    if features["names"] is not None:
-        attributes["feature_names_in_"] = np.array(features["names"], dtype=object)
-    return attributes
-
-
-def read_shift(description: Any, arrays: Mapping[str, NDArray[Any]], classes: int) -> PriorShift | None:
-    """Return what was estimated from new rows without labels, their class balance and drift; None if nothing was.
-
-    Raises:
-        ModelFileError: The folder does not hold such an estimate.
-    """
-    if description is None:
-        return None
-    check_entries(description, {"rows": COUNT, "drift": OBJECT}, "prior_shift.")
-    drift = description["drift"]
-    check_entries(drift, {"found": YES_NO, "p_value": NUMBER, "distance": NUMBER}, "prior_shift.drift.")
-    shares, intervals = arrays.get(SHIFT + "shares"), arrays.get(SHIFT + "intervals")
-    if shares is None or intervals is None or shares.shape != (classes,) or intervals.shape != (classes, 2):
-        raise ModelFileError(f"prior_shift: there must be one share and one interval for each of {classes} classes")
-    return PriorShift(
-        np.asarray(shares, np.float64),
-        np.asarray(intervals, np.float64),
-        Drift(drift["p_value"], drift["distance"], drift["found"]),
-        description["rows"],
-    )
-
-
-def plain_label(label: Any) -> Any:
-    """Return a label as JSON has it.
-
-    Raises:
-        InvalidTypeError: It is neither text nor a number.
-    """
-    value = label.item() if isinstance(label, np.generic) else label
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    raise InvalidTypeError(f"labels of type {type(value).__name__} cannot be saved; train on text or numbers")
-
-
-def check_description(description: Any, known_parameters: Iterable[str]) -> None:
-    """Refuse a description of an estimator whose parts are missing, of a wrong type or out of range.
-
-    Args:
-        description: What model.json holds.
-        known_parameters: Names of the estimator's parameters.
-
-    Raises:
-        ModelFileError: Something is wrong; the message names the part.
-    """
-    sections = dict.fromkeys(("parameters", "classes", "features", "decision"), OBJECT)
-    check_entries(description, sections | {"seed": WHOLE, "training_share": POSITIVE})
-    unknown = sorted(set(description["parameters"]) - set(known_parameters))
-    if unknown:
-        raise ModelFileError(
-            f"model.json: parameters that this version does not have: {', '.join(map(quote, unknown[:3]))}"
-        )
-    check_entries(description["features"], {"number": COUNT, "names": "a list of text"}, "features.", optional=True)
-    check_entries(description["parameters"].get("metric"), {"name": TEXT, "own": YES_NO}, "parameters.metric.")
-    check_entries(description["classes"], {"labels": "a list of text or numbers"}, "classes.")
-
-
-def label_type(name: Any, labels: list[Any]) -> np.dtype[Any]:
-    """Return the array type of the labels, if it is one that fits them.
-
-    Raises:
-        ModelFileError: The type is none that a model is saved with, or is wider than its labels.
-    """
-    try:
-        dtype = np.dtype(str(name))
-    except (TypeError, ValueError, SyntaxError):  # numpy parses the text
-        raise ModelFileError(f"model.json: classes.dtype must be the name of a type, got {quote(name)}") from None
-    if dtype.kind not in "biufUO" or dtype.shape:
-        raise ModelFileError(f"model.json: labels of type {quote(name)} are none that a model is saved with")
-    widest = max((len(label) for label in labels if isinstance(label, str)), default=0)
-    if dtype.kind == "U" and dtype.itemsize > 4 * max(1, widest):
-        raise ModelFileError(f"model.json: classes.dtype is {quote(name)}, the longest label has {widest} characters")
-    return dtype
-
-
-def decision_faults(model: Any) -> list[str]:
-    """Return what is wrong with the classes, the held-out rows and the decision of a restored estimator."""
-    held_out, decision = model.held_out_, model.decision_
-    columns, pooled = held_out.columns, model._pooled_rows().logits
-    classes, has_labels, rows = len(model.classes_), held_out.y.ndim == 2, len(held_out.y)
-    outputs = 1 if classes == 2 and not has_labels else classes
-    places, most = sorted(model._order.tolist()), 2 if has_labels else classes
-    found = [
-        ("classes", classes < 2, f"{classes} of at least 2"),
-        ("classes", len(np.unique(model.classes_)) != classes, "a label stands there twice"),
-        ("classes", places != list(range(classes)), f"their order is of {len(places)}, there are {classes}"),
-        ("features", _names_differ(model), "their names are more or fewer than their number"),
-        ("class balance", len(model.shift_) != outputs, "another number of shifts than of outputs"),
-        ("held-out rows", held_out.logits.shape != (rows, outputs), "logits and labels of other shapes"),
-        ("held-out rows", has_labels and held_out.y.shape != (rows, outputs), "logits and labels of other shapes"),
-        ("held-out rows", pooled.shape != held_out.logits.shape, "pooled logits of another shape"),
-        ("held-out rows", len(held_out.shares) != classes, "another number of shares than of classes"),
-        ("held-out rows", not bool(((held_out.y >= 0) & (held_out.y < most)).all()), "labels of other classes"),
-    ]
-    task = "multilabel" if has_labels else "binary" if outputs == 1 else "multiclass"
-    of = f"it is {decision.task}, for {decision.outputs} logits per row, and the rows are {task}, with {outputs}"
-    found.append(("decision", (decision.task, decision.outputs) != (task, outputs), of))
-    found.append(("decision", decision.of_row_costs != bool(columns), "costs of rows need columns"))
-    for name, values in columns.items():
-        wrong = values.shape != (rows,) or not bool(((values >= 0) & (values <= LARGEST_PARAMETER)).all())
-        found.append(("held-out rows", wrong, f"the column {name} does not hold one cost per row"))
-    faults = [f"{part}: {reason}" for part, wrong, reason in found if wrong]
-    if faults:  # requirements are on classes, which must be right first
-        return faults
-    try:
-        requirements = model_requirements(model)
-        check_costs(get_metric(model.metric), columns, 0 if has_labels else classes, requirements)
-    except (ValueError, TypeError) as error:
-        faults.append(f"parameters: {shorten(error)}")
-    return faults
-
-
-def _names_differ(model: Any) -> bool:
-    names = getattr(model, "feature_names_in_", None)
-    return names is not None and len(names) != getattr(model, "n_features_in_", None)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,14 @@ from sklearn.utils import Tags, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from metricfit._schema import StoredModel
 from metricfit.core.arrays import Floats, Integers
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, fit_calibration, fit_label_calibration
 from metricfit.decide.costs import cost_columns
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out, collect_label_rows
 from metricfit.decide.rules import Rule, check_rule
-from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
+from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote
 from metricfit.metrics.class_order import declared_order
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
@@ -34,11 +35,12 @@ from metricfit.tabular.checks import (
     has_several_labels,
     unchanged_if_it_fails,
 )
+from metricfit.tabular.chosen import Basis, Chosen
 from metricfit.tabular.cross_fit import judges_of, judging_parts, rows_that_choose
 from metricfit.tabular.deciding import DecidingClassifier
 from metricfit.tabular.estimator_scores import (
     HeldOutScores,
-    ScoresOf,
+    Scores,
     check_has_scores,
     check_training_share,
     class_scores,
@@ -51,14 +53,96 @@ from metricfit.tabular.estimator_scores import (
     splits_of,
     to_logits,
 )
-
-if TYPE_CHECKING:
-    from metricfit.tabular.storage import Stored
+from metricfit.tabular.positive_class import ClassNames
 
 PREFIT = "prefit"
-#: Files of the fitted estimator and of the estimators of folds.
-FITTED, FOLD = "estimator.skops", "fold-{}.skops"
 AVERAGES = ("macro", "micro", "weighted", "samples")
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Fitted estimators, and how their scores become calibrated logits.
+
+    Attributes:
+        estimators: The estimators of the folds; none for an estimator that was fitted before.
+        one: The estimator that scores new rows alone; None if the mean of the folds' does.
+        calibration: The calibration of the logits.
+        smallest_probability: What stands in for probabilities of 0.
+    """
+
+    estimators: tuple[StoredModel, ...]
+    one: StoredModel | None
+    calibration: Calibration
+    smallest_probability: float
+
+    @property
+    def deciding(self) -> tuple[Any, ...]:
+        """The estimators whose mean logits decide about new rows."""
+        return self.estimators if self.one is None else (self.one,)
+
+    def check(self, names: ClassNames) -> None:
+        """Refuse parts of a folder that are not for these classes.
+
+        Raises:
+            ModelFileError: A part is for other classes, or missing.
+        """
+        if not self.deciding or not self.smallest_probability > 0:
+            raise ModelFileError("scorer: an estimator and a smallest_probability above 0 are needed")
+        several = (names.outputs,) if names.has_labels else ()
+        sizes = np.shape(self.calibration.temperature), np.shape(self.calibration.bias)
+        if sizes != (several, (names.outputs,)):
+            raise ModelFileError(f"calibration: there must be finite numbers for {names.outputs} outputs")
+        for estimator in {*self.estimators, *self.deciding}:
+            check_has_scores(estimator)
+            known = np.asarray(getattr(estimator, "classes_", []) if not names.has_labels else names.classes)
+            if known.ndim != 1 or not len(known) or not np.isin(known, names.classes).all():
+                raise ModelFileError(f"estimator: a {type(estimator).__name__} that knows no class of this model")
+
+
+def calibrated_rows(
+    held_out: HeldOutScores,
+    one: Any,
+    rows: FitRows,
+    names: ClassNames,
+    columns: Mapping[str, Floats],
+    rule: Rule,
+    seed: int,
+    training_share: float,
+) -> tuple[Scorer, Basis]:
+    """Fit the calibration, and return it with the held-out rows and the columns of their costs.
+
+    For the plug-in rule the logits of held-out rows have calibrations of other folds. One calibration leaves the order
+    of all scores as it is, so that the empirical rule finds the best threshold of the estimator's scores, and the
+    certificate of a fitted estimator is exact.
+    """
+    smallest, labels, place, group = smallest_probability(held_out.scores), names.has_labels, held_out.rows, rows.groups
+    logits = to_logits(held_out.scores, smallest, labels=labels)
+    y: Integers = (rows.y if labels else names.numbers_of(rows.y))[place]
+    weight = None if rows.weight is None else rows.weight[place]
+    if held_out.repeated and group is None:
+        group = np.arange(len(rows.y))  # scores of one row are not independent
+    groups = None if group is None else group[place]
+    fit = fit_label_calibration if labels else fit_calibration
+    calibration = fit(logits, y, weight)
+    scorer = Scorer(held_out.models, one, calibration, smallest)
+    calibrated, pooled, numbers = calibration(logits), None, held_out.folds
+    scorers = [(model, calibration) for model in held_out.models or (one,)]
+    if training_share < 1 and rule == "plugin":
+        calibrated, pooled = calibrated.copy(), calibrated
+        parts = judging_parts(held_out.folds, np.zeros(len(y), dtype=np.int64) if labels else y, groups)
+        chosen_on = rows_that_choose(parts, y, place if held_out.repeated else None)
+        calibrations = [fit(logits[mask], y[mask], None if weight is None else weight[mask]) for mask in chosen_on]
+        for part, of_part in enumerate(calibrations):
+            calibrated[parts == part] = of_part(logits[parts == part])
+        numbers, pairs = judges_of(held_out.folds, parts)
+        scorers = [(held_out.models[fold], calibrations[part]) for fold, part in pairs]
+    places = HeldOutPlaces(rows.numbers[place], numbers, rows.total)
+    if labels:
+        collected = collect_label_rows(calibrated, y, weight, groups)
+    else:
+        costs = {name: values[place] for name, values in columns.items()}
+        collected = collect_held_out(calibrated, y, weight, groups, costs)
+    return scorer, Basis(names, collected, seed, training_share, pooled, places, tuple(scorers))
 
 
 class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: ignore[misc]
@@ -137,7 +221,7 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         True
     """
 
-    calibration_: Calibration
+    stored_parts: ClassVar[Mapping[str, Any]] = {"chosen_": Chosen, "scorer_": Scorer}
 
     def __init__(
         self,
@@ -190,78 +274,40 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             check_has_scores(self.estimator)
             self._check_parameters()
             rows, fit_params = prepare_tuned_rows(self, X, y, sample_weight, groups, fit_params)
-            self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._set_classes(rows.y, None if rows.y.ndim == 2 else declared_order(y))
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            names = self._names_of(rows.y, None if rows.y.ndim == 2 else declared_order(y))
             columns = cost_columns(get_metric(self.metric), rows.X)
-            self._check_decision(rows, columns)
-            self._calibrate(self._held_out_scores(rows, fit_params), rows, columns)
-            if hasattr(self._deciding_estimators[0], "n_features_in_"):
-                self.n_features_in_ = self._deciding_estimators[0].n_features_in_
-            names = getattr(rows.X, "columns", [None])
+            self._check_decision(names, rows, columns)
+            held_out, one, share = self._held_out_scores(names, rows, fit_params, seed)
+            self.scorer_, basis = calibrated_rows(
+                held_out, one, rows, names, columns, check_rule(self.decision), seed, share
+            )
+            if hasattr(self.scorer_.deciding[0], "n_features_in_"):
+                self.n_features_in_ = self.scorer_.deciding[0].n_features_in_
+            columns_of_X = getattr(rows.X, "columns", [None])
             self.__dict__.pop("feature_names_in_", None)
-            if all(isinstance(name, str) for name in names):  # LightGBM writes its names with underscores
-                self.feature_names_in_ = np.asarray(names, dtype=object)
-            self._decide(self.held_out_, np.zeros(self.held_out_.logits.shape[1]))
+            if all(isinstance(name, str) for name in columns_of_X):  # LightGBM writes its names with underscores
+                self.feature_names_in_ = np.asarray(columns_of_X, dtype=object)
+            self._decide(basis)
         return self
+
+    @property
+    def estimators_(self) -> list[Any]:
+        """The estimators of the folds."""
+        return list(self.scorer_.estimators)
 
     @property
     def estimator_(self) -> Any:
         """The one estimator that scores new rows; an AttributeError if the estimators of the folds do."""
-        check_is_fitted(self, "estimators_")
-        if self._one_estimator is None:
+        check_is_fitted(self, "scorer_")
+        if self.scorer_.one is None:
             raise AttributeError("estimators_ score new rows; ensemble=False keeps one estimator fitted on all rows")
-        return self._one_estimator
+        return self.scorer_.one
 
-    def _write_parts(self, arrays: dict[str, NDArray[Any]], files: dict[str, bytes]) -> dict[str, Any]:
-        from metricfit.tabular.model_folder import model_to_bytes  # loads the families
-
-        files |= {FOLD.format(fold): model_to_bytes(each) for fold, each in enumerate(self.estimators_)}
-        if self._one_estimator is not None:
-            files[FITTED] = model_to_bytes(self._one_estimator)
-        arrays["calibration.temperature"] = np.asarray(self.calibration_.temperature, np.float64).reshape(-1)
-        arrays["calibration.bias"] = self.calibration_.bias
-        return {
-            "smallest_probability": self.smallest_probability_,
-            "folds": len(self.estimators_),
-            "mean_of_folds": self._one_estimator is None,
-        }
-
-    def _read_parts(self, stored: Stored) -> None:
-        from metricfit.tabular.model_folder import model_from_bytes  # loads the families
-        from metricfit.tabular.storage import POSITIVE, SAME, WHOLE, YES_NO, check_entries
-
-        description, files = stored.description, stored.files
-        kinds = {"smallest_probability": POSITIVE, "folds": WHOLE, "mean_of_folds": YES_NO}
-        check_entries(description, kinds)
-        folds, mean_of_folds = description["folds"], description["mean_of_folds"]
-        if not int(mean_of_folds) <= folds <= len(files):
-            raise ModelFileError(f"folds: {folds} is no number of estimators in this folder")
-
-        def read(name: str) -> Any:
-            if name not in files:
-                raise ModelFileError(f"{name} is missing")
-            return model_from_bytes(files[name], stored.trusted)
-
-        self.estimators_ = [read(FOLD.format(fold)) for fold in range(folds)]
-        self._one_estimator = None if mean_of_folds else read(FITTED)
-        if isinstance(self.estimator, str) and self.estimator == SAME:
-            self.estimator = self._one_estimator
-        self.smallest_probability_ = float(description["smallest_probability"])
-        self.calibration_ = _read_calibration(stored.arrays, self.held_out_)
-
-    def _faults(self) -> list[str]:
-        estimators = [*self.estimators_, *self._deciding_estimators]
-        try:
-            for estimator in (self.estimator, *estimators):
-                check_has_scores(estimator)
-            self._check_parameters()
-        except (ValueError, TypeError) as error:
-            return [f"parameters: {shorten(error)}"]
-        for estimator in estimators if self.held_out_.y.ndim == 1 else []:
-            known = np.asarray(getattr(estimator, "classes_", []))
-            if known.ndim != 1 or not len(known) or not np.isin(known, self.classes_).all():
-                return [f"estimator: a {type(estimator).__name__} that knows no class of this model"]
-        return []
+    def _check_parts(self) -> None:
+        check_has_scores(self.estimator)
+        self._check_parameters()
+        self.scorer_.check(self.chosen_.names)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return which metadata ``fit`` takes, and which it passes on to the estimator.
@@ -278,89 +324,48 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             raise InvalidTypeError(f"ensemble is True or False; got {quote(self.ensemble)}")
         get_metric(self.metric)
 
-    def _held_out_scores(self, rows: FitRows, fit_params: dict[str, Any]) -> HeldOutScores:
-        """Set the fitted estimators, and return scores of rows by estimators that were not trained on them."""
-        X, target, scores_of = rows.X, rows.y, self._scores_of(rows.y)
+    def _held_out_scores(
+        self, names: ClassNames, rows: FitRows, fit_params: dict[str, Any], seed: int
+    ) -> tuple[HeldOutScores, Any, float]:
+        """Return scores of rows by estimators that were not trained on them, and the smallest share they trained on.
+
+        The estimator in between is the one that scores new rows alone, or None.
+        """
+        X, target = rows.X, rows.y
         if isinstance(self.cv, str):
             if self.cv != PREFIT:
                 raise InvalidValueError(f"cv is a number of folds, 'prefit' or a splitter; got {quote(self.cv)}")
-            check_prefit(self.estimator, None if target.ndim == 2 else self.classes_)
-            self._one_estimator, self.estimators_, self._training_share = self.estimator, [], 1.0
+            check_prefit(self.estimator, None if target.ndim == 2 else names.classes)
             numbers, fold = np.arange(len(target)), np.zeros(len(target), dtype=np.int64)
-            return HeldOutScores(scores_of(self.estimator, X), numbers, fold)
+            return HeldOutScores(scores_of(self.estimator, X, names), numbers, fold), self.estimator, 1.0
         parameters = routed_parameters(self, rows.weight, fit_params)
-        splits = splits_of(self.cv, X, target, rows.groups, self._seed)
-        self._training_share = min(len(np.unique(train)) for train, _ in splits) / len(target)
+        splits = splits_of(self.cv, X, target, rows.groups, seed)
+        share = min(len(np.unique(train)) for train, _ in splits) / len(target)
         if self.confidence is not None:
-            check_training_share(self._training_share)
-        held_out = fit_and_score_folds(self.estimator, X, target, splits, parameters, scores_of, self.n_jobs)
-        self.estimators_ = [*held_out.models]
-        self._one_estimator = None if self.ensemble else clone(self.estimator).fit(X, target, **parameters)
-        return held_out
-
-    @property
-    def _deciding_estimators(self) -> list[Any]:
-        """The estimators whose mean logits decide about new rows."""
-        return self.estimators_ if self._one_estimator is None else [self._one_estimator]
-
-    def _scores_of(self, target: NDArray[Any]) -> ScoresOf:
-        if target.ndim == 2:
-            return partial(label_scores, labels=target.shape[1])
-        return partial(class_scores, classes=self.classes_[self._order])
-
-    def _calibrate(self, held_out: HeldOutScores, rows: FitRows, columns: Mapping[str, Floats]) -> None:
-        """Fit the calibration, and keep the held-out rows, with the columns of their costs.
-
-        For the plug-in rule the logits of held-out rows have calibrations of other folds. One calibration leaves the
-        order of all scores as it is, so that the empirical rule finds the best threshold of the estimator's scores, and
-        the certificate of a fitted estimator is exact.
-        """
-        self.smallest_probability_ = smallest_probability(held_out.scores)
-        labels, place, group = rows.y.ndim == 2, held_out.rows, rows.groups
-        logits = to_logits(held_out.scores, self.smallest_probability_, labels=labels)
-        y: Integers = (rows.y if labels else self._numbers_of(rows.y))[place]
-        weight = None if rows.weight is None else rows.weight[place]
-        if held_out.repeated and group is None:
-            group = np.arange(len(rows.y))  # scores of one row are not independent
-        groups = None if group is None else group[place]
-        fit = fit_label_calibration if labels else fit_calibration
-        self.calibration_ = fit(logits, y, weight)
-        calibrated, self._pooled_logits = self.calibration_(logits), None
-        self._places = HeldOutPlaces(rows.numbers[place], held_out.folds, rows.total)
-        self._scorers = [(model, self.calibration_) for model in held_out.models or (self._one_estimator,)]
-        if self._decides_out_of_fold() and check_rule(self.decision) == "plugin":
-            calibrated, self._pooled_logits = calibrated.copy(), calibrated
-            parts = judging_parts(held_out.folds, np.zeros(len(y), dtype=np.int64) if labels else y, groups)
-            chosen_on = rows_that_choose(parts, y, place if held_out.repeated else None)
-            calibrations = [fit(logits[mask], y[mask], None if weight is None else weight[mask]) for mask in chosen_on]
-            for part, calibration in enumerate(calibrations):
-                calibrated[parts == part] = calibration(logits[parts == part])
-            numbers, pairs = judges_of(held_out.folds, parts)
-            self._places = replace(self._places, folds=numbers)
-            self._scorers = [(held_out.models[fold], calibrations[part]) for fold, part in pairs]
-        if labels:
-            self.held_out_ = collect_label_rows(calibrated, y, weight, groups)
-        else:
-            costs = {name: values[place] for name, values in columns.items()}
-            self.held_out_ = collect_held_out(calibrated, y, weight, groups, costs)
+            check_training_share(share)
+        of_classes = partial(scores_of, names=names)
+        held_out = fit_and_score_folds(self.estimator, X, target, splits, parameters, of_classes, self.n_jobs)
+        one = None if self.ensemble else clone(self.estimator).fit(X, target, **parameters)
+        return held_out, one, share
 
     def _calibrated_logits(self, X: Any) -> Floats:
-        deciding = [(estimator, self.calibration_) for estimator in self._deciding_estimators]
+        deciding = [(estimator, self.scorer_.calibration) for estimator in self.scorer_.deciding]
         return np.mean([self._logits_by(scorer, X) for scorer in deciding], axis=0)
 
     def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Any]) -> Floats:
         return score_by_folds(scorers, X, folds, self._logits_by)
 
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, Floats]:
-        models = self.estimators_ or [self._one_estimator]
-        folds = np.random.default_rng(self._seed).integers(len(models), size=_num_samples(X))
-        return self._pooled_rows(), self._logits_out_of_fold(X, folds, [(model, self.calibration_) for model in models])
+        models, basis = self.scorer_.estimators or (self.scorer_.one,), self.chosen_.basis
+        folds = np.random.default_rng(basis.seed).integers(len(models), size=_num_samples(X))
+        scorers = [(model, self.scorer_.calibration) for model in models]
+        return basis.pooled_rows, self._logits_out_of_fold(X, folds, scorers)
 
     def _logits_by(self, scorer: tuple[Any, Calibration], X: Any) -> Floats:
         """Return calibrated logits by an estimator and its calibration."""
-        model, calibration = scorer
-        scores = self._scores_of(self.held_out_.y)(model, columns_of_fit(self, X))
-        return calibration(to_logits(scores, self.smallest_probability_, labels=self._has_labels))
+        (model, calibration), names = scorer, self.chosen_.names
+        scores = scores_of(model, columns_of_fit(self, X), names)
+        return calibration(to_logits(scores, self.scorer_.smallest_probability, labels=names.has_labels))
 
     def __sklearn_tags__(self) -> Tags:
         tags, of_estimator = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -369,14 +374,9 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         return tags
 
 
-def _read_calibration(arrays: Mapping[str, NDArray[Any]], held_out: HeldOut) -> Calibration:
-    """Return the stored calibration, if it fits the held-out rows."""
-    outputs, has_labels = held_out.logits.shape[1], held_out.y.ndim == 2
-    temperature, bias = arrays["calibration.temperature"], arrays["calibration.bias"]
-    fits = temperature.shape == (outputs if has_labels else 1,) and bias.shape == (outputs,)
-    if not fits or not ((temperature > 0).all() and np.isfinite(temperature).all() and np.isfinite(bias).all()):
-        raise ModelFileError(f"calibration: there must be finite numbers for {outputs} outputs")
-    return Calibration(temperature if has_labels else float(temperature[0]), bias)
+def scores_of(model: Any, X: Any, names: ClassNames) -> Scores:
+    """Return the scores of rows by an estimator of these classes or labels."""
+    return label_scores(model, X, len(names.order)) if names.has_labels else class_scores(model, X, names.in_order)
 
 
 NOT_FITTED = (

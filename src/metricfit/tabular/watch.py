@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from metricfit.core.arrays import Array, Floats, Integers
 from metricfit.core.counts import Counts
 from metricfit.decide.bounds import RATES, check_confidence
-from metricfit.decide.class_requirements import model_requirements
 from metricfit.decide.decision import REFERRED
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats.betting import bet_against
+from metricfit.tabular.checks import checked_labels
 from metricfit.tabular.notebook import items
 
 #: Periods of a picture, and the fewest counted rows of one.
@@ -155,19 +155,20 @@ def watch_requirements(
     predicted: Any = None,
 ) -> Watch:
     """Test whether requirements still hold; the arguments are those of ``DecidingClassifier.watch``."""
-    requirements = model_requirements(model, *([] if subject_to is None else [subject_to]))
+    names = model.chosen_.names
+    requirements = names.requirements(model.subject_to if subject_to is None else subject_to)
     if not requirements:
         raise InvalidValueError(
             "the model has no requirement to watch: name one, such as subject_to='recall >= 0.85' (--subject-to)"
         )
     confidence = check_confidence(CONFIDENCE if confidence is None else confidence)
-    labels = _label_matrix(model, y, "y") if model._has_labels else model._numbers_of_known(y)
+    labels = _label_matrix(model, y, "y") if names.has_labels else names.checked_numbers_of(checked_labels(model, y))
     decided = model._decide_rows(X) if predicted is None else _decisions(model, predicted)
     for name, values in (("X" if predicted is None else "predicted", decided), ("times", times)):
         if values is not None and len(values) != len(labels):
             raise InvalidValueError(f"{name} has {len(values)} rows and y has {len(labels)}")
     least = math.log(len(requirements) / (1 - confidence))
-    classes = 0 if model._has_labels else len(model.classes_)
+    classes = names.number
     watched = [_watched(each, decided, labels, classes, least) for each in requirements]
     drawings, tests = zip(*watched, strict=True)
     return Watch(tests, len(decided), confidence, drawings, times)
@@ -183,15 +184,16 @@ def _label_matrix(model: Any, labels: Any, name: str) -> Integers:
 
 def _decisions(model: Any, predicted: Any) -> Integers:
     """Return the class numbers of labels that were decided, -1 for rows that were referred to a person."""
-    if model._has_labels:
+    names = model.chosen_.names
+    if names.has_labels:
         return _label_matrix(model, predicted, "predicted")
     labels = np.asarray(predicted)
     referred = np.zeros(len(labels), dtype=bool)
     if model.refer_region_ is not None:
-        referred = np.asarray(labels == model.refer_label_)
+        referred = np.asarray(labels == model.chosen_.refer_label)
     decided = np.full(len(labels), REFERRED, dtype=np.int64)
     if not referred.all():
-        decided[~referred] = model._numbers_of_known(np.array(labels[~referred].tolist()))
+        decided[~referred] = names.checked_numbers_of(np.array(labels[~referred].tolist()))
     return decided
 
 

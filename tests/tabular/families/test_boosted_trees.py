@@ -3,9 +3,9 @@
 import lightgbm
 import numpy as np
 import pytest
+from stored_state import restore, state_of
 
 from metricfit.tabular.families.boosting import BoostedTrees, Boosting
-from metricfit.tabular.families.family import Expected
 
 
 def train(rows, leaves, rounds=15, **settings):
@@ -47,7 +47,7 @@ def test_the_first_rounds_are_those_of_lightgbm(rows, held_out):
     booster = train(rows, 7)
     booster.best_iteration = 3  # the later trees are there all the same
     model = read(booster, np.zeros(rows.outputs), 3)
-    again = BoostedTrees.restored(model.state(), Expected(rows.x.shape[1], rows.classes))
+    again = restore(state_of(model), rows.x.shape[1], rows.classes)
     assert again.boosters[0].num_trees() == 4 * rows.outputs
     expected = booster.predict(held_out.x, raw_score=True, num_iteration=4).reshape(len(held_out), -1)
     np.testing.assert_allclose(model.logits(held_out.features), expected, rtol=1e-12, atol=1e-12)
@@ -66,7 +66,7 @@ def test_the_mean_of_models_has_the_mean_of_their_logits(rows, held_out, leaves)
 def test_stored_trees_give_the_same_predictions_bit_by_bit(rows, held_out):
     booster = train(rows, 7)
     model = read(booster, np.zeros(rows.outputs))
-    again = BoostedTrees.restored(model.state(), Expected(rows.x.shape[1], rows.classes))
+    again = restore(state_of(model), rows.x.shape[1], rows.classes)
     expected = booster.predict(held_out.x, raw_score=True).reshape(len(held_out), -1)
     np.testing.assert_array_equal(again.logits(held_out.features), expected)
-    np.testing.assert_array_equal(again.state().arrays["text"], model.state().arrays["text"])
+    np.testing.assert_array_equal(state_of(again).arrays["text"], state_of(model).arrays["text"])

@@ -9,15 +9,9 @@ from sklearn.metrics import log_loss
 
 from metricfit.boosting import prior_logits
 from metricfit.metrics.metric import get_metric
+from metricfit.tabular.families.arithmetic import cross_entropy
 from metricfit.tabular.families.boosting import SMALL, Boosting, Trees
-from metricfit.tabular.families.family import (
-    Deadline,
-    Features,
-    OutOfTime,
-    TrainingRows,
-    choose_candidates,
-    cross_entropy,
-)
+from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows, choose_candidates
 
 NO_LIMIT = Deadline()
 

@@ -18,9 +18,11 @@ import numpy as np
 from metricfit.metrics import get_metric
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.family import Deadline, Expected, Features, TrainingRows, restore_model
+from metricfit._schema import read, write
+from metricfit.tabular.families.family import Deadline, Features, FittedModel, TrainingRows
+from metricfit.tabular.storage import Folder
 from metricfit.tabular.out_of_fold import fit_families
-from metricfit.tabular.selection import Selection
+from metricfit.tabular.ensemble import Selection
 
 metric = get_metric("f1")
 rng = np.random.default_rng(0)
@@ -33,7 +35,8 @@ for classes in (2, 3):
     families = make_families(["auto", "boosting_metric", "in_context"], metric=metric, average="macro", requirements=())
     results, left_out = fit_families(families, rows, splits, seed=0, jobs=1, deadline=Deadline())
     for result in results:
-        again = restore_model(result.model.state(), Expected(4, classes))
+        folder = Folder(columns=4, classes=classes)
+        again = read(FittedModel, write(FittedModel, result.model, "model", folder), "model", folder)
         np.testing.assert_array_equal(again.logits(rows.features), result.model.logits(rows.features))
     weights = Selection(y, None, metric, "macro").weights([result.logits for result in results])
     print(classes, [result.name for result in results], len(left_out), round(weights.sum(), 6))

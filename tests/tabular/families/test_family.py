@@ -8,15 +8,8 @@ import pandas as pd
 import pytest
 
 from metricfit.boosting import prior_logits
-from metricfit.tabular.families.family import (
-    Deadline,
-    Family,
-    Features,
-    MeanOfFolds,
-    OutOfTime,
-    TrainingRows,
-    to_logits,
-)
+from metricfit.tabular.families.arithmetic import to_logits
+from metricfit.tabular.families.family import Deadline, Family, Features, MeanOfFolds, OutOfTime, TrainingRows
 from metricfit.tabular.out_of_fold import fit_family
 
 

@@ -5,11 +5,12 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
+from stored_state import restore, state_of
 
 from metricfit.decide.calibration import Calibration
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.family import Deadline, Expected, choose_candidates, restore_model
+from metricfit.tabular.families.family import Deadline, choose_candidates
 from metricfit.tabular.families.network import Network
 
 KINDS = {
@@ -50,8 +51,7 @@ def test_the_model_of_a_fold_gives_its_logits(rows, held_out, kind):
 @pytest.mark.parametrize("kind", ["boosting", "extra_trees"])
 def test_saved_models_know_their_folds(rows, held_out, classes, kind):
     _, combined = fitted(rows, kind)
-    expected = Expected(columns=rows.x.shape[1], classes=classes)
-    restored = restore_model(combined.state(), expected)
+    restored = restore(state_of(combined), rows.x.shape[1], classes)
     for fold in range(3):
         np.testing.assert_allclose(
             restored.of_fold(fold).logits(held_out.features), combined.of_fold(fold).logits(held_out.features)

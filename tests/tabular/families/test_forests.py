@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from stored_state import restore, state_of
 
 from metricfit.errors import ModelFileError
-from metricfit.tabular.families.family import Deadline, Expected, Features, OutOfTime, TrainingRows, restore_model
+from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows
 from metricfit.tabular.families.forest import ExtraTrees
 
 
@@ -73,7 +74,7 @@ def test_it_stops_at_the_deadline(rows):
 
 def test_stored_trees_give_the_same_predictions_bit_by_bit(rows, held_out, classes):
     model = fit(rows)
-    restored = restore_model(model.state(), Expected(rows.x.shape[1], classes))
+    restored = restore(state_of(model), rows.x.shape[1], classes)
     for tree, again in zip(model.trees, restored.trees, strict=True):
         np.testing.assert_array_equal(again.children_left, tree.children_left)
         np.testing.assert_array_equal(again.children_right, tree.children_right)
@@ -82,7 +83,7 @@ def test_stored_trees_give_the_same_predictions_bit_by_bit(rows, held_out, class
 
 def test_stored_trees_send_rows_at_a_threshold_the_same_way(rows, classes):
     model = fit(rows)
-    restored = restore_model(model.state(), Expected(rows.x.shape[1], classes))
+    restored = restore(state_of(model), rows.x.shape[1], classes)
     for tree, again in zip(model.trees, restored.trees, strict=True):
         inner = tree.children_left >= 0
         at = np.zeros((int(inner.sum()), rows.x.shape[1]), dtype=np.float32)
@@ -93,17 +94,17 @@ def test_stored_trees_send_rows_at_a_threshold_the_same_way(rows, classes):
 
 @pytest.mark.parametrize("change", [("left", 0, 0), ("right", 0, 1), ("left", 3, 10_000), ("right", 2, 2)])
 def test_nodes_that_form_no_tree_are_refused(rows, classes, change):
-    state = fit(rows).state()
+    state = state_of(fit(rows))
     name, at, value = change
     state.arrays[name][at] = value
     with pytest.raises(ModelFileError, match=r"no tree|outside of 1"):
-        restore_model(state, Expected(rows.x.shape[1], classes))
+        restore(state, rows.x.shape[1], classes)
 
 
 def test_parts_of_the_rows_and_threads_do_not_change_the_logits(rows, monkeypatch):
     model = fit(rows)
     whole = model.logits(rows.features)
-    monkeypatch.setattr("metricfit.tabular.families.family.ROWS_PER_PART", 7)
+    monkeypatch.setattr("metricfit.tabular.families.arithmetic.ROWS_PER_PART", 7)
     monkeypatch.setattr("torch.get_num_threads", lambda: 3)
     np.testing.assert_array_equal(model.logits(rows.features), whole)
     assert model.logits(Features(rows.x[:0])).shape == (0, rows.outputs)

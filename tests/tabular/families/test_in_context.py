@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+from stored_state import restore, state_of
 
 from metricfit import MetricClassifier
 from metricfit.errors import InvalidValueError, ModelFileError
@@ -147,15 +148,13 @@ def test_an_ensemble_with_it_is_saved_by_reference_and_loaded(settings, blobs, t
 
 
 def test_its_state_survives(family, settings, rows, held_out, classes):
-    from metricfit.tabular.families.family import Expected, restore_model
-
     model = family.fit(rows, held_out, seed=5, deadline=Deadline())
-    again = restore_model(model.state(), Expected(rows.x.shape[1], classes, weights=settings.weights))
+    again = restore(state_of(model), rows.x.shape[1], classes, weights=settings.weights)
     np.testing.assert_array_equal(again.logits(held_out.features), model.logits(held_out.features))
-    state = model.state()
+    state = state_of(model)
     state.arrays["context"][:] = 0
     with pytest.raises(ModelFileError, match="without context"):
-        restore_model(state, Expected(rows.x.shape[1], classes, weights=settings.weights))
+        restore(state, rows.x.shape[1], classes, weights=settings.weights)
 
 
 def test_its_time_is_estimated_and_a_family_without_time_is_left_out(family, make_rows):

@@ -7,7 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
-from metricfit.tabular.families.family import Deadline, Features, OutOfTime, choose_candidates, cross_entropy
+from metricfit.tabular.families.arithmetic import cross_entropy
+from metricfit.tabular.families.family import Deadline, Features, OutOfTime, choose_candidates
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import PENALTIES, Linear, LinearModel, both_scales
 

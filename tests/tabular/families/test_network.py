@@ -272,14 +272,6 @@ def test_there_is_no_network_of_an_unknown_kind() -> None:
         Architecture("resnet", 5, 3)
 
 
-def test_the_estimated_time_is_that_of_all_steps() -> None:
-    rows = table(2_000)
-    estimates = [
-        family(kind="mlp", epochs=epochs).estimate(rows, split(rows, 4), deadline=Deadline()) for epochs in (1, 10_000)
-    ]
-    assert 0 < estimates[0] < estimates[1] / 100
-
-
 def stages(name: Any, **settings: Any) -> list[Any]:
     return training_stages(name, metrics.f1, **{"classes": 2, "average": "macro", "lr": 1e-3, **settings})
 

@@ -4,10 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from stored_state import restore, state_of
 
 from metricfit.boosting.functions import prior_logits
 from metricfit.tabular.families import other_boosting
-from metricfit.tabular.families.family import Deadline, Expected, OutOfTime, choose_candidates, restore_model
+from metricfit.tabular.families.family import Deadline, OutOfTime, choose_candidates
 from metricfit.tabular.families.other_boosting import PACKAGES, OtherBoosting
 
 
@@ -52,7 +53,7 @@ def test_the_trees_predict_what_the_library_predicts(family, make_rows, classes,
 
 
 def test_the_losses_are_those_of_the_trees(family, rows, held_out):
-    from metricfit.tabular.families.family import cross_entropy
+    from metricfit.tabular.families.arithmetic import cross_entropy
 
     fitted = family.fit(rows, held_out, seed=3, deadline=Deadline())
     for number in (0, 7, 24):
@@ -63,7 +64,7 @@ def test_the_losses_are_those_of_the_trees(family, rows, held_out):
 def test_stored_trees_give_the_same_predictions(family, rows, held_out, classes):
     models = choose_candidates([family.fit(rows, held_out, seed=seed, deadline=Deadline()) for seed in range(2)])
     model = family.combine(models)
-    again = restore_model(model.state(), Expected(rows.x.shape[1], classes))
+    again = restore(state_of(model), rows.x.shape[1], classes)
     np.testing.assert_array_equal(again.logits(held_out.features), model.logits(held_out.features))
     assert model.folds == 2
 

@@ -9,18 +9,19 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
+from stored_state import restore, state_of
 
 from metricfit.errors import InvalidTypeError, ModelFileError
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.families.boosting import SMALL, Boosting, Trees
-from metricfit.tabular.families.family import Deadline, Expected, choose_candidates, restore_model
+from metricfit.tabular.families.family import Deadline, choose_candidates
 from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.network_models import NetworkFamily
 from metricfit.tabular.families.user_model import UserModel
-from metricfit.tabular.model_folder import (
+from metricfit.tabular.storage import (
     UntrustedTypeError,
     model_from_bytes,
     model_to_bytes,
@@ -51,7 +52,7 @@ def fit_folds(family, rows):
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
 def test_a_restored_model_has_the_same_logits(family, rows, held_out, classes):
     model = fit_folds(family, rows)
-    again = restore_model(model.state(), Expected(rows.x.shape[1], classes))
+    again = restore(state_of(model), rows.x.shape[1], classes)
     assert type(again) is type(model)
     np.testing.assert_array_equal(again.logits(held_out.features), model.logits(held_out.features))
 
@@ -59,22 +60,25 @@ def test_a_restored_model_has_the_same_logits(family, rows, held_out, classes):
 @pytest.mark.parametrize("family", ["boosting", "extra_trees", "linear", "kernel", "network"])
 @pytest.mark.parametrize("change", ["fewer columns", "more classes"])
 def test_a_model_of_another_table_is_refused(family, change, make_rows):
-    state = fit_folds(FAMILIES[family], make_rows(4)).state()
-    expected = Expected(1, 4) if change == "fewer columns" else Expected(4, 5)
+    state = state_of(fit_folds(FAMILIES[family], make_rows(4)))
     with pytest.raises(ModelFileError):
-        restore_model(state, expected)
+        restore(state, *((1, 4) if change == "fewer columns" else (4, 5)))
 
 
 @pytest.fixture(scope="module")
 def states(make_rows):
     rows = make_rows(3)
-    return {name: fit_folds(FAMILIES[name], rows).state() for name in ("boosting", "extra_trees", "linear", "kernel")}
+    return {name: state_of(fit_folds(FAMILIES[name], rows)) for name in ("boosting", "extra_trees", "linear", "kernel")}
 
 
 def damage(state, name, change):
     array = state.arrays[name].copy()
     change(array)
     return replace(state, arrays=state.arrays | {name: array})
+
+
+def with_value(state, name, value):
+    return replace(state, values=state.values | {name: value})
 
 
 def put(at, value):
@@ -112,7 +116,7 @@ def shift_a_node(nodes):
 )
 def test_damaged_arrays_are_refused(states, family, name, change, message):
     with pytest.raises(ModelFileError, match=message):
-        restore_model(damage(states[family], name, change), Expected(4, 3))
+        restore(damage(states[family], name, change), 4, 3)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +153,7 @@ def test_damaged_trees_are_refused(states, line, by, message):
         "text": np.frombuffer(changed.encode(), np.uint8),
     }
     with pytest.raises(ModelFileError, match=message):
-        restore_model(replace(state, arrays=arrays), Expected(4, 3))
+        restore(replace(state, arrays=arrays), 4, 3)
 
 
 @pytest.mark.parametrize("family", ["boosting", "extra_trees", "linear", "kernel"])
@@ -159,22 +163,22 @@ def test_missing_arrays_and_other_types_are_refused(states, family):
         others = {key: value for key, value in state.arrays.items() if key != name}
         for wrong in (others, others | {name: array.astype("U3")}, others | {name: array[None]}):
             with pytest.raises(ModelFileError, match=name):
-                restore_model(replace(state, arrays=wrong), Expected(4, 3))
+                restore(replace(state, arrays=wrong), 4, 3)
 
 
 @pytest.mark.parametrize("value", [None, True, 0, -1, 0.5, "1", 10**400])
 def test_wrong_values_are_refused(states, value):
     with pytest.raises(ModelFileError, match="folds must be a whole number"):
-        restore_model(replace(states["extra_trees"], values={"folds": value}), Expected(4, 3))
+        restore(with_value(states["extra_trees"], "folds", value), 4, 3)
     if value != 0.5:
-        with pytest.raises(ModelFileError, match="gamma must be a finite number above 0"):
-            restore_model(replace(states["kernel"], values={"gamma": value}), Expected(4, 3))
+        with pytest.raises(ModelFileError, match="gamma must be a finite number"):
+            restore(with_value(states["kernel"], "gamma", value), 4, 3)
 
 
 @pytest.mark.parametrize("kind", ["os.system", "", "mean_of_folds"])
 def test_unknown_kinds_and_empty_means_are_refused(states, kind):
-    with pytest.raises(ModelFileError, match=r"not known|no models"):
-        restore_model(replace(states["linear"], kind=kind), Expected(4, 3))
+    with pytest.raises(ModelFileError, match=r"not known|models must be a list"):
+        restore(replace(states["linear"], kind=kind), 4, 3)
 
 
 class TestModelsOfTheUser:
@@ -182,10 +186,10 @@ class TestModelsOfTheUser:
 
     def test_untrusted_types_are_named_at_load(self, rows, held_out, classes):
         model = fit_folds(UserModel("mine", RandomForestClassifier(3, random_state=0)), rows)
-        state = model.state()
+        state = state_of(model)
         with pytest.raises(UntrustedTypeError, match=rf"'{TREE}'.*load\(path, trusted="):
-            restore_model(state, Expected(4, classes))
-        again = restore_model(state, Expected(4, classes, (TREE,)))
+            restore(state, 4, classes)
+        again = restore(state, 4, classes, (TREE,))
         np.testing.assert_array_equal(again.logits(held_out.features), model.logits(held_out.features))
 
     def test_a_function_of_the_user_is_not_trusted(self):
@@ -203,10 +207,11 @@ class TestModelsOfTheUser:
             model_from_bytes(content, ())
 
     def test_a_classifier_of_other_classes_is_refused(self, rows):
-        state = UserModel("mine", LogisticRegression()).fit(rows, rows, seed=0, deadline=Deadline()).state()
-        other = replace(state, files={"model.skops": model_to_bytes(LogisticRegression().fit(rows.x, rows.y + 7))})
+        state = state_of(UserModel("mine", LogisticRegression()).fit(rows, rows, seed=0, deadline=Deadline()))
+        content = model_to_bytes(LogisticRegression().fit(rows.x, rows.y + 7))
+        other = replace(state, files={"model.model.skops": content})
         with pytest.raises(ModelFileError, match="knows no class"):
-            restore_model(other, Expected(4, rows.classes))
+            restore(other, 4, rows.classes)
 
     @pytest.mark.parametrize("names", ["one", [1], [TREE, None]])
     def test_trusted_is_a_list_of_names(self, names):
@@ -214,6 +219,6 @@ class TestModelsOfTheUser:
             trusted_types(names)
 
     def test_a_classifier_of_other_columns_is_refused(self, rows):
-        state = UserModel("mine", LogisticRegression()).fit(rows, rows, seed=0, deadline=Deadline()).state()
+        state = state_of(UserModel("mine", LogisticRegression()).fit(rows, rows, seed=0, deadline=Deadline()))
         with pytest.raises(ModelFileError, match="of 4 columns in a table of 5"):
-            restore_model(state, Expected(5, rows.classes))
+            restore(state, 5, rows.classes)

@@ -10,6 +10,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer,
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
+from stored_state import restore, state_of
 
 from metricfit import MetricClassifier, TunedDecisionClassifier, compare
 from metricfit.errors import ModelFileError
@@ -18,7 +19,7 @@ from metricfit.tabular.encoding.columns import free_text_columns
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families import linear as text_module
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.family import Deadline, Expected, Features, TrainingRows, restore_model
+from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.families.linear import ANALYZERS, BUCKETS, Terms, TextLinear
 from metricfit.tabular.out_of_fold import fit_family
 
@@ -117,37 +118,36 @@ def test_words_are_learned_and_the_model_is_restored(classes):
     decided = (logits[:, 0] > 0) if classes == 2 else logits.argmax(axis=1)
     assert np.mean(decided == labels) > {2: 0.75, 4: 0.65}[classes]
     features = rows_of(X, y, classes).features
-    state = result.model.state()
-    assert not state.values
+    state = state_of(result.model)
     assert not state.files
-    again = restore_model(state, Expected(features.encoded.shape[1], classes))
+    again = restore(state, features.encoded.shape[1], classes)
     np.testing.assert_array_equal(again.logits(features), result.model.logits(features))
     mean = np.mean([model.logits(features) for model in result.fold_models], axis=0)
     np.testing.assert_allclose(result.model.logits(features), mean, atol=1e-9)
-    for change in ({"columns": 1}, {"classes": 5}):
+    for columns, number in ((1, classes), (features.encoded.shape[1], 5)):
         with pytest.raises(ModelFileError):
-            restore_model(state, replace(Expected(features.encoded.shape[1], classes), **change))
+            restore(state, columns, number)
 
 
 @pytest.mark.parametrize(
     ("name", "place", "value", "message"),
     [
-        ("columns", 0, -1, "outside of 0"),
-        ("terms", 0, 2**40, "outside of 0"),
-        ("terms", 1, 0, "ascending"),
-        ("rarity", 0, np.nan, "not finite"),
-        ("rarity", 0, 1e200, "too large"),
+        ("terms.columns", 0, -1, "outside of 0"),
+        ("terms.numbers", 0, 2**40, "outside of 0"),
+        ("terms.numbers", 1, 0, "ascending"),
+        ("terms.rarity", 0, np.nan, "not finite"),
+        ("terms.rarity", 0, 1e200, "too large"),
         ("coefficients", (0, 0), np.inf, "not finite"),
         ("intercepts", 0, -1e200, "too large"),
     ],
 )
 def test_damaged_arrays_are_refused(name, place, value, message):
     X, y = table_of(n=80)
-    state = result_of(X, y, folds=2).model.state()
+    state = state_of(result_of(X, y, folds=2).model)
     array = state.arrays[name].copy()
     array[place] = value
     with pytest.raises(ModelFileError, match=message):
-        restore_model(replace(state, arrays=state.arrays | {name: array}), Expected(TableEncoder().fit(X).shape[1], 2))
+        restore(replace(state, arrays=state.arrays | {name: array}), TableEncoder().fit(X).shape[1], 2)
 
 
 def test_noise_labels_look_like_noise():

@@ -11,7 +11,6 @@ from sklearn.metrics import f1_score, make_scorer
 from sklearn.multioutput import MultiOutputClassifier
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
-from metricfit.tabular.insight.judged_rows import TrainingRowsWarning
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -111,8 +110,7 @@ def test_out_of_fold_rows_are_decided_by_models_that_have_not_seen_them(quick_se
     X, y = rng.normal(size=(120, 3)), rng.integers(2, size=120)
     settings = {**quick_settings, "models": ["extra_trees"]}
     model = MetricClassifier("accuracy", **settings).fit(X, y)
-    with pytest.warns(TrainingRowsWarning, match="out_of_fold=True"):
-        on_training_rows = model.importance(X, y, repeats=2)
+    on_training_rows = model.importance(X, y, repeats=2)
     honest = model.importance(X, y, repeats=2, out_of_fold=True)
     assert on_training_rows.value > 0.9
     assert on_training_rows.table["low"].max() > 0.05
@@ -128,8 +126,8 @@ def test_models_of_folds_score_their_rows_as_in_fit(blobs, quick_settings, famil
     X, y = blobs[0][:150], blobs[1][:150]
     groups = np.digitize(X[:, 0], [-0.5, 0.2, 0.6, 0.9, 1.2])  # folds with very different shares of the classes
     model = MetricClassifier("f1", **{**quick_settings, "models": [family]}).fit(X, y, groups=groups)
-    places = model._places
-    logits = model._logits_out_of_fold(X[places.rows], places.folds, model._scorers)
+    places = model.chosen_.basis.places
+    logits = model._logits_out_of_fold(X[places.rows], places.folds, model.chosen_.basis.scorers)
     assert np.allclose(logits, model.held_out_.logits, atol=1e-5)
 
 

@@ -35,7 +35,7 @@ def test_the_values_are_those_of_scikit_learn_and_the_drift_is_said():
     times = pd.Series(pd.date_range("2024-01-01", periods=len(y), freq="h"))
     periods = values_by_period(model, times)
     assert sum(period.rows for period in periods) == len(model.held_out_.y)
-    places, decided = model._places.rows, held_out_decisions(model)
+    places, decided = model.chosen_.basis.places.rows, held_out_decisions(model)
     for period in periods:
         part = (times[places] >= period.first) & (times[places] <= period.last)
         assert period.rows == part.sum()

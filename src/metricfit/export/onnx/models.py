@@ -254,7 +254,7 @@ def tuned_inputs(model: TunedDecisionClassifier, X: Any) -> list[Input]:
         model: The fitted model.
         X: Rows such as those of training, for estimators that do not keep the number of their columns.
     """
-    estimator = model._deciding_estimators[0]
+    estimator = model.scorer_.deciding[0]
     names, width = getattr(estimator, "feature_names_in_", None), getattr(estimator, "n_features_in_", X.shape[1])
     if names is not None:
         return [Input(str(name), "number", position) for position, name in enumerate(names)]
@@ -264,24 +264,24 @@ def tuned_inputs(model: TunedDecisionClassifier, X: Any) -> list[Input]:
 def add_tuned(graph: Graph, model: TunedDecisionClassifier, inputs: list[Input]) -> str:
     """Add the inputs and the estimators; returns the mean of their calibrated logits."""
     x = graph.join([graph.input(entry.name, entry.type, entry.width) for entry in inputs])
-    return graph.mean([_add_logits(graph, model, estimator, x) for estimator in model._deciding_estimators])
+    return graph.mean([_add_logits(graph, model, estimator, x) for estimator in model.scorer_.deciding])
 
 
 def _add_logits(graph: Graph, model: TunedDecisionClassifier, estimator: Any, x: str) -> str:
-    labels, known = np.asarray(model.classes_)[model._order].tolist(), np.asarray(estimator.classes_).tolist()
+    labels, known = model.chosen_.names.in_order.tolist(), np.asarray(estimator.classes_).tolist()
     if set(labels) != set(known):
         raise ExportError("an estimator of a fold without rows of some class is not written as ONNX")
     scores, are_probabilities = add_estimator(graph, estimator, x)
     place = np.array([known.index(label) for label in labels])
     if are_probabilities:
-        clipped = graph.node("Max", graph.columns(scores, place), model.smallest_probability_)
+        clipped = graph.node("Max", graph.columns(scores, place), model.scorer_.smallest_probability)
         logits = log_odds(graph, clipped, len(labels))
     elif len(labels) == 2:
         logits = scores if place[1] == 1 else graph.node("Neg", scores)
     else:
         logits = graph.columns(scores, place)
-    assert isinstance(model.calibration_, Calibration)
-    return calibrate(graph, model.calibration_, logits)
+    assert isinstance(model.scorer_.calibration, Calibration)
+    return calibrate(graph, model.scorer_.calibration, logits)
 
 
 LABEL, PROBABILITY = "label", "probability"
@@ -327,9 +327,9 @@ def check_decision(model: DecidingClassifier) -> None:
 
 def label_names(model: DecidingClassifier) -> LabelNames:
     """Return the labels in the order of class numbers."""
-    names = np.asarray(model.classes_)[model._order]
+    names = model.chosen_.names.in_order
     if model.refer_region_ is not None:
-        return LabelNames(np.array([*map(str, names), str(model.refer_label_)], dtype=object), "string")
+        return LabelNames(np.array([*map(str, names), str(model.chosen_.refer_label)], dtype=object), "string")
     for kinds, dtype, name in (("b", np.bool_, "bool"), ("iu", np.int64, "int64"), ("f", np.float64, "double")):
         if names.dtype.kind in kinds:
             return LabelNames(names.astype(dtype), name)
@@ -343,7 +343,7 @@ def add_decision(graph: Graph, model: DecidingClassifier, logits: str, outputs: 
     classes = len(model.classes_)
     by_class = shifted if classes > 2 else graph.beside_zeros(shifted)
     probabilities = graph.node("Softmax", by_class, axis=1)
-    in_order = graph.columns(probabilities, np.argsort(model._order))
+    in_order = graph.columns(probabilities, model.chosen_.names.places)
     number = _two_classes(graph, model, shifted) if classes == 2 else _several(graph, model, shifted, probabilities)
     names = label_names(model)
     chosen = graph.node("Gather", names.values, number, axis=0)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.errors import ExportError
 from metricfit.export.onnx.graph import Graph
 from metricfit.tabular.families.boosting import BoostedTrees
-from metricfit.tabular.families.family import Floats, Integers
 from metricfit.tabular.families.forest import Forests
 
 SUM, NO_TRANSFORM, AT_MOST = 1, 0, 0

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.core.counts import Counts
 from metricfit.core.decisions import count_labels
 from metricfit.decide.calibration import fit_calibration, sigmoid, softmax
@@ -38,7 +39,7 @@ from metricfit.tabular.compare.methods import (
 from metricfit.tabular.compare.trainings import Compared, TrainedLogits, Training, TrainingTask, trainings_of
 from metricfit.tabular.ensemble import cross_fit, fit_mixture
 from metricfit.tabular.ensemble_fit import collect_out_of_fold, parts_of
-from metricfit.tabular.families.family import Floats, Integers, Splits
+from metricfit.tabular.families.family import Splits
 from metricfit.tabular.insight.value_intervals import drawn_counts
 
 

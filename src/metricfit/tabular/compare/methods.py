@@ -21,6 +21,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.model_selection import TimeSeriesSplit, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidValueError, MetricfitError, quote
@@ -28,8 +29,8 @@ from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.estimator_scores import fit_parameters_of
 from metricfit.tabular.families import DEFAULT as DEFAULT_FAMILIES
+from metricfit.tabular.families.arithmetic import to_logits
 from metricfit.tabular.families.choice import default_families
-from metricfit.tabular.families.family import Floats, Integers, to_logits
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.tuned import TunedDecisionClassifier
 

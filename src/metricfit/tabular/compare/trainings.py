@@ -21,6 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from metricfit._files import hash_bytes, parse_json, write_file
+from metricfit.core.arrays import Floats, Integers
 from metricfit.core.types import ScalarAverage
 from metricfit.data.columns import quote_label
 from metricfit.decide.costs import cost_columns
@@ -32,12 +33,11 @@ from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.compare.methods import Method, OutsidePredictions, OwnModel
 from metricfit.tabular.doctor.finding import column_hashes, kind_of
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.ensemble_fit import families_of, folds_of_rows, splits_of
-from metricfit.tabular.families.family import Deadline, Features, Floats, Integers, Splits
+from metricfit.tabular.ensemble_fit import draw_apart, families_of, folds_of_rows, prepare_rows, splits_of
+from metricfit.tabular.families.family import Deadline, Features, Splits
 from metricfit.tabular.families.network import WITHOUT_METRIC, Network
 from metricfit.tabular.out_of_fold import LeftOut, fit_family
 from metricfit.tabular.row_folds import FORWARD
-from metricfit.tabular.training_rows import draw_apart, prepare_rows
 
 #: What the fold that was encoded last depends on; its encoder, training rows, test rows, and seconds of the encoding.
 _latest: dict[Hashable, tuple[TableEncoder, NDArray[np.float32], Features, float]] = {}
@@ -264,7 +264,7 @@ class TrainingTask:
         prepared = prepare_rows(model, training, rows.numbers[learned], *about, (encoder, numbers))
         splits = splits_of(model, prepared)
         result = fit_family(
-            families_of(model)[0],
+            families_of(model, prepared.names.requirements(model.subject_to))[0],
             prepared.rows,
             splits,
             seed=prepared.seed,

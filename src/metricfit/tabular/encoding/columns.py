@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricfit._schema import HasKinds
 from metricfit.core.arrays import Floats
 from metricfit.errors import InvalidValueError, MetricfitError, quote
-
-Arrays = dict[str, NDArray[Any]]
 
 #: Words that mean a missing value in a column of text, in lower case. skrub uses the same list.
 MISSING = frozenset({"", "null", "none", "nan", "-nan", "na", "n/a", "<na>", "#na", "#n/a", "#n/a n/a", "?", "..."})
@@ -35,15 +35,12 @@ FEWEST_TEXTS, FEWEST_WORDS = 40, 3
 WORDS_COUNTED, DATES_TRIED = 1000, 20
 
 
-class Column(ABC):
+class Column(HasKinds, ABC):
     """The encoder of one column. It returns one or more columns of numbers, in which NaN is a missing value."""
 
     kind: ClassVar[str]
     #: Whether all encoded columns are scaled by the same number, which keeps their relative sizes.
     shares_scale: ClassVar[bool] = False
-    #: Names of the attributes that ``fit`` sets: values for JSON, and arrays.
-    state_names: ClassVar[tuple[str, ...]] = ()
-    array_names: ClassVar[tuple[str, ...]] = ()
 
     def fit(self, column: Any) -> Column:
         """Learn the encoding from the entries of the training rows."""
@@ -66,23 +63,8 @@ class Column(ABC):
         positions, numbers = self.encode_distinct(column)
         return numbers if positions is None else numbers[positions]
 
-    def state(self) -> dict[str, Any]:
-        """Return the learned values that are stored as JSON."""
-        return {name: getattr(self, name) for name in self.state_names}
 
-    def arrays(self) -> Arrays:
-        """Return the learned arrays."""
-        return {name: getattr(self, name) for name in self.array_names}
-
-    def restore(self, state: dict[str, Any], arrays: Arrays) -> Column:
-        """Set the learned attributes to what ``state`` and ``arrays`` returned."""
-        for name in self.state_names:
-            setattr(self, name, state[name])
-        for name in self.array_names:
-            setattr(self, name, arrays[name])
-        return self
-
-
+@dataclass
 class Number(Column):
     """Numbers, booleans, durations in seconds, and text that can be read as a number or a boolean.
 
@@ -110,6 +92,7 @@ class Number(Column):
         return None, values[:, None]
 
 
+@dataclass
 class Category(Column):
     """Categories, encoded as one 0/1 column per value of the training rows, or as one column if there are two values.
 
@@ -117,10 +100,7 @@ class Category(Column):
     """
 
     kind = "category"
-    state_names = ("categories",)
-
-    def __init__(self) -> None:
-        self.categories: list[str | None] = []
+    categories: list[str | None] = field(default_factory=list)
 
     def fit(self, column: Any) -> Category:
         """Learn the values. None stands for a missing entry."""
@@ -138,6 +118,7 @@ class Category(Column):
         return positions, np.equal.outer(codes, np.arange(first, len(self.categories))).astype(np.float64)
 
 
+@dataclass
 class Date(Column):
     """Dates and times, encoded as days since 1970, month, day of the month, day of the week and hour.
 
@@ -146,10 +127,7 @@ class Date(Column):
     """
 
     kind = "date"
-    state_names = ("format",)
-
-    def __init__(self, format: str | None = None) -> None:
-        self.format = format
+    format: str | None = None
 
     def encode_distinct(self, column: Any) -> tuple[NDArray[np.int64] | None, Floats]:
         """Return five columns with one row per entry."""
@@ -169,6 +147,7 @@ class Date(Column):
         return pd.Series(pd.to_datetime(times, format=self.format, errors="coerce", utc=True))
 
 
+@dataclass
 class Text(Column):
     """Free text: TF-IDF weights of 3-grams and 4-grams of characters, reduced to 30 columns by a truncated SVD.
 
@@ -179,13 +158,9 @@ class Text(Column):
 
     kind = "text"
     shares_scale = True
-    state_names = ("categories",)
-    array_names = ("rarity", "directions")
-
-    def __init__(self) -> None:
-        self.rarity = np.zeros(0, dtype=np.float32)
-        self.directions = np.zeros((0, 0), dtype=np.float32)
-        self.categories: list[str] = []
+    categories: list[str] = field(default_factory=list)
+    rarity: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    directions: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
 
     def fit(self, column: Any) -> Text:
         """Learn the weight of each n-gram and the directions of the SVD."""
@@ -211,7 +186,7 @@ class Text(Column):
         return positions, np.asarray(weighted @ self.directions.T, dtype=np.float64)
 
 
-KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Category, Date, Text)}
+Column.kinds = {kind.kind: kind for kind in (Number, Category, Date, Text)}
 
 
 def _count_ngrams(texts: list[str | None]) -> Any:

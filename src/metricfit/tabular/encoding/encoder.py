@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from metricfit.core.arrays import Floats
+from metricfit.core.arrays import Booleans, Floats
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.encoding.columns import (
-    KINDS,
-    Arrays,
     Category,
     Column,
     Date,
@@ -33,6 +32,7 @@ WIDE, SPARSE_COMPONENTS = 1024, 128
 OF_SKRUB = {"numeric": Number, "datetime": Date, "low_cardinality": Category, "high_cardinality": Text}
 
 
+@dataclass
 class Scaling:
     r"""Robust scaling with a smooth clip: z = (x - median) / (q75 - q25), then :math:`z / \sqrt{1 + (z/3)^2}`.
 
@@ -57,10 +57,9 @@ class Scaling:
         [[0.0], [0.0], [3.0]]
     """
 
-    def __init__(self) -> None:
-        self.centre = np.zeros(0)
-        self.spread = np.zeros(0)
-        self.flagged: NDArray[np.bool_] = np.zeros(0, dtype=bool)
+    centre: Floats = field(default_factory=lambda: np.zeros(0))
+    spread: Floats = field(default_factory=lambda: np.zeros(0))
+    flagged: Booleans = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @property
     def width(self) -> int:
@@ -92,15 +91,6 @@ class Scaling:
         z[missing[:, kept]] = 0.0
         return np.concatenate([z, missing[:, self.flagged]], axis=1, dtype=np.float32)
 
-    def arrays(self) -> Arrays:
-        """Return the learned arrays."""
-        return {"centre": self.centre, "spread": self.spread, "flagged": self.flagged}
-
-    def restore(self, arrays: Arrays) -> Scaling:
-        """Set the learned arrays to what ``arrays`` returned."""
-        self.centre, self.spread, self.flagged = arrays["centre"], arrays["spread"], arrays["flagged"].astype(bool)
-        return self
-
 
 def column_scaling(scaling: Scaling, columns: slice) -> tuple[Scaling, NDArray[np.int64]]:
     """Return the part of a scaling that belongs to one column of the table.
@@ -114,7 +104,7 @@ def column_scaling(scaling: Scaling, columns: slice) -> tuple[Scaling, NDArray[n
     """
     kept = scaling.spread > 0
     place, flag = np.cumsum(kept) - 1, int(kept.sum()) + np.cumsum(scaling.flagged) - 1
-    part = Scaling().restore({name: array[columns] for name, array in scaling.arrays().items()})
+    part = Scaling(scaling.centre[columns], scaling.spread[columns], scaling.flagged[columns])
     return part, np.concatenate([place[columns][kept[columns]], flag[columns][scaling.flagged[columns]]])
 
 
@@ -127,6 +117,7 @@ def put_columns(out: NDArray[np.float32], places: NDArray[np.int64], values: NDA
         first = end
 
 
+@dataclass
 class TableEncoder:
     """Encodes numbers, categories, dates and text as scaled columns of numbers.
 
@@ -148,10 +139,9 @@ class TableEncoder:
         [[0.0, 0.0, 0.0]]
     """
 
-    def __init__(self) -> None:
-        self.columns: list[Column | None] | None = None
-        self.directions: NDArray[np.float32] | None = None
-        self.scaling = Scaling()
+    columns: list[Column | None] | None = None
+    directions: NDArray[np.float32] | None = None
+    scaling: Scaling = field(default_factory=Scaling)
 
     @property
     def features(self) -> int:
@@ -236,38 +226,6 @@ class TableEncoder:
         columns = zip(known, parts, ends, strict=False)
         return [slice(end - part.shape[1], end) for column, part, end in columns if column.shares_scale]
 
-    def state(self) -> dict[str, Any]:
-        """Return the learned values that are stored as JSON."""
-        if self.columns is None:
-            return {"columns": None}
-        columns = [None if column is None else {"kind": column.kind, **column.state()} for column in self.columns]
-        return {"columns": columns}
-
-    def arrays(self) -> Arrays:
-        """Return the learned arrays by name."""
-        arrays = {f"scaling.{name}": array for name, array in self.scaling.arrays().items()}
-        if self.directions is not None:
-            arrays["directions"] = self.directions
-        for at, column in enumerate(self.columns or []):
-            if column is not None:
-                arrays |= {f"column.{at}.{name}": array for name, array in column.arrays().items()}
-        return arrays
-
-    @classmethod
-    def restored(cls, state: dict[str, Any], arrays: Arrays) -> TableEncoder:
-        """Return the encoder that ``state`` and ``arrays`` describe."""
-        encoder = cls()
-        encoder.scaling.restore(with_prefix("scaling.", arrays))
-        encoder.directions = arrays.get("directions")
-        if state["columns"] is not None:
-            encoder.columns = [
-                None
-                if column is None
-                else KINDS[column["kind"]]().restore(column, with_prefix(f"column.{at}.", arrays))
-                for at, column in enumerate(state["columns"])
-            ]
-        return encoder
-
 
 def _as_frame(X: Any) -> pd.DataFrame:
     return X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
@@ -319,8 +277,3 @@ def _fit_columns(frame: pd.DataFrame) -> list[Column | None]:
                 column.format = next((step.format_ for step in steps if getattr(step, "format_", None)), None)
             columns[int(name)] = column.fit(plain[name])
     return columns
-
-
-def with_prefix(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
-    """Return the arrays whose names begin with this, by the rest of their names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -16,26 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.boosting.functions import prior_logits
+from metricfit.core.arrays import Floats, Integers
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import ModelFileError
 from metricfit.metrics.metric import Metric
-from metricfit.tabular.families.family import (
-    Candidates,
-    Deadline,
-    Expected,
-    Family,
-    Features,
-    FittedModel,
-    Floats,
-    Integers,
-    ModelState,
-    TrainingRows,
-    cross_entropy,
-    predict_in_parts,
-)
+from metricfit.tabular.families.arithmetic import check_indices, check_shape, cross_entropy, predict_in_parts
+from metricfit.tabular.families.family import Candidates, Deadline, Family, Features, FittedModel, TrainingRows
 
 if TYPE_CHECKING:
     import lightgbm
+
+    from metricfit.tabular.storage import Folder
 
 log = logging.getLogger("metricfit.tabular")
 
@@ -264,42 +255,45 @@ class BoostedTrees(FittedModel):
         ]
         return np.mean(sums, axis=0, dtype=np.float64).reshape(len(x), -1)
 
-    def state(self) -> ModelState:
+    def stored(self) -> StoredTrees:
         """Return the starts, and the trees in LightGBM's text format."""
         texts = list(map(_tree_text, self.boosters, self.rounds))
-        ends = np.cumsum([len(text) for text in texts])
-        return ModelState(
-            "boosted_trees",
-            arrays={
-                "starts": self.starts,
-                "ends": ends,
-                "text": np.frombuffer("".join(texts).encode(), np.uint8).copy(),
-            },
-        )
+        text = np.frombuffer("".join(texts).encode(), np.uint8).copy()
+        return StoredTrees(self.starts, np.cumsum([len(text) for text in texts]), text)
 
-    @classmethod
-    def restored(cls, state: ModelState, expected: Expected) -> BoostedTrees:
-        """Return the trees of a state; every number that prediction follows is checked.
+
+@dataclass(frozen=True)
+class StoredTrees:
+    """Boosted trees in a folder.
+
+    Attributes:
+        starts: The logits before any tree, ``(folds, outputs)``.
+        ends: Where the text of each fold ends.
+        text: The texts of all folds.
+    """
+
+    starts: Floats
+    ends: Integers
+    text: NDArray[np.uint8]
+
+    def restored(self, folder: Folder) -> BoostedTrees:
+        """Return the trees; every number that prediction follows is checked.
 
         Raises:
             ModelFileError: The text holds no trees for this table.
         """
-        starts = state.array("starts", "f", (None, expected.outputs)).astype(np.float64)
-        content = state.array("text", "i", (None,))
-        ends = state.indices("ends", len(starts), 1, len(content) + 1)
-        if (
-            content.dtype != np.uint8
-            or not len(ends)
-            or (np.diff(ends, prepend=0) < 1).any()
-            or ends[-1] != len(content)
-        ):
-            raise ModelFileError(f"{state.kind}: text and ends do not hold one text per fold")
+        check_shape("starts", self.starts, (None, folder.outputs))
+        check_shape("text", self.text, (None,))
+        check_indices("ends", self.ends, len(self.starts), 1, len(self.text) + 1)
+        ends = self.ends
+        if not len(ends) or (np.diff(ends, prepend=0) < 1).any() or ends[-1] != len(self.text):
+            raise ModelFileError("text and ends do not hold one text per fold")
         boosters = []
-        for text in np.split(content, ends[:-1]):
+        for text in np.split(self.text, ends[:-1]):
             trees = text.tobytes().decode("ascii", "replace")
-            _check_trees(trees, expected, state.kind)
-            boosters.append(read_booster(trees, expected.columns, expected.outputs))
-        return cls(starts, tuple(boosters), tuple(booster.current_iteration() for booster in boosters))
+            _check_trees(trees, folder.columns, folder.outputs)
+            boosters.append(read_booster(trees, folder.columns, folder.outputs))
+        return BoostedTrees(self.starts, tuple(boosters), tuple(booster.current_iteration() for booster in boosters))
 
 
 def _list_of(number: str) -> str:
@@ -348,7 +342,7 @@ def read_booster(trees: str, columns: int, outputs: int) -> lightgbm.Booster:
     return lightgbm.Booster(model_str=f"tree\n{lines}\n{trees}end of trees\n")
 
 
-def _check_trees(text: str, expected: Expected, kind: str) -> None:
+def _check_trees(text: str, columns_of_table: int, outputs: int) -> None:
     """Refuse text that would lead LightGBM out of its memory or never to a leaf.
 
     Raises:
@@ -359,26 +353,26 @@ def _check_trees(text: str, expected: Expected, kind: str) -> None:
     while tree := _TREE.match(text, end):
         trees.append(tree.groups())
         end = tree.end()
-    if end != len(text) or not trees or len(trees) % expected.outputs:
-        raise ModelFileError(f"{kind}: the text does not hold trees for {expected.outputs} logits")
+    if end != len(text) or not trees or len(trees) % outputs:
+        raise ModelFileError(f"the text does not hold trees for {outputs} logits")
     numbers, *lists = zip(*trees, strict=True)
     leaves = np.array(numbers, dtype=np.int64)
     counts = [np.array([len(values.split()) for values in part]) for part in lists]
     if not all(np.array_equal(count, leaves - 1) for count in counts[:-1]) or not np.array_equal(counts[-1], leaves):
-        raise ModelFileError(f"{kind}: a tree has more or fewer numbers than splits and leaves")
+        raise ModelFileError("a tree has more or fewer numbers than splits and leaves")
     columns, thresholds, types, left, right, values = (
         np.array(" ".join(part).split(), dtype=np.float64) for part in lists
     )
     if not (np.isfinite(thresholds).all() and np.isfinite(values).all()):
-        raise ModelFileError(f"{kind}: the text has numbers that are not finite")
-    if not ((columns >= 0) & (columns < expected.columns)).all():
-        raise ModelFileError(f"{kind}: a tree splits a column that does not exist")
+        raise ModelFileError("the text has numbers that are not finite")
+    if not ((columns >= 0) & (columns < columns_of_table)).all():
+        raise ModelFileError("a tree splits a column that does not exist")
     if not np.isin(types, (0, 2)).all():
-        raise ModelFileError(f"{kind}: a split is not one of numbers")
-    _check_children(leaves, left.astype(np.int64), right.astype(np.int64), kind)
+        raise ModelFileError("a split is not one of numbers")
+    _check_children(leaves, left.astype(np.int64), right.astype(np.int64))
 
 
-def _check_children(leaves: Integers, left: Integers, right: Integers, kind: str) -> None:
+def _check_children(leaves: Integers, left: Integers, right: Integers) -> None:
     """Refuse trees in which a split is not followed by later splits and by leaves of the same tree, each once."""
     splits = np.repeat(leaves - 1, leaves - 1)
     first = np.repeat(np.cumsum(leaves - 1) - (leaves - 1), leaves - 1)
@@ -389,8 +383,8 @@ def _check_children(leaves: Integers, left: Integers, right: Integers, kind: str
     is_leaf = children < 0
     in_range = np.where(is_leaf, ~children <= splits, (children > within) & (children < splits))
     if not in_range.all():
-        raise ModelFileError(f"{kind}: a split is followed by a split or leaf that is not in its tree")
+        raise ModelFileError("a split is followed by a split or leaf that is not in its tree")
     followed = np.tile(first, 2)[~is_leaf] + children[~is_leaf]
     reached = np.tile(first_leaf, 2)[is_leaf] + ~children[is_leaf]
     if len(np.unique(followed)) != len(followed) or len(np.unique(reached)) != len(reached):
-        raise ModelFileError(f"{kind}: a split or leaf is reached in two ways")
+        raise ModelFileError("a split or leaf is reached in two ways")

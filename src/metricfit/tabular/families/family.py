@@ -5,26 +5,23 @@ All families get the same rows and the same folds, so that their out-of-fold log
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.core.arrays import Floats as Floats
-from metricfit.core.arrays import Integers as Integers
-from metricfit.core.threads import thread_count
-from metricfit.errors import InvalidValueError, MetricfitError, ModelFileError, quote
+from metricfit._schema import HasKinds
+from metricfit.core.arrays import Floats, Integers
+from metricfit.errors import InvalidValueError, MetricfitError, ModelFileError
 
 if TYPE_CHECKING:
     from metricfit.tabular.large_rows import CompactFeatures
+    from metricfit.tabular.storage import Folder
 
 #: For each fold, the rows to train on and the rows that are held out.
 Splits = Sequence[tuple[Integers, Integers]]
@@ -135,8 +132,8 @@ class TrainingRows:
         return len(self.y)
 
 
-class FittedModel(ABC):
-    """A model that was fitted on some rows."""
+class FittedModel(HasKinds, ABC):
+    """A model that was fitted on some rows. It is a dataclass that is stored, or ``stored`` returns one."""
 
     @property
     def folds(self) -> int:
@@ -150,19 +147,6 @@ class FittedModel(ABC):
     @abstractmethod
     def logits(self, features: Features) -> Floats:
         """Return logits ``(n, 1)`` of the positive class of two, or ``(n, c)`` of several classes."""
-
-    @abstractmethod
-    def state(self) -> ModelState:
-        """Return what the model consists of."""
-
-    @classmethod
-    @abstractmethod
-    def restored(cls, state: ModelState, expected: Expected) -> FittedModel:
-        """Return the model that a state describes.
-
-        Raises:
-            ModelFileError: The state is damaged, or does not fit the table and its classes.
-        """
 
 
 @dataclass(frozen=True)
@@ -207,39 +191,6 @@ def choose_candidates(fitted: Sequence[FittedModel | Candidates]) -> list[Fitted
         of_others = np.delete(losses, fold, axis=0) if len(candidates) > 1 else losses
         models.append(each.select(min(int(of_others.sum(axis=0).argmin()), len(each.losses) - 1)))
     return models
-
-
-#: The largest share and number of the training rows that are set apart to choose settings on.
-APART_SHARE, MOST_APART = 1 / 8, 50_000
-
-
-def set_apart(train: Integers, y: Integers, seed: int = 0) -> tuple[Integers, Integers]:
-    """Set training rows apart to choose settings on, where there are no other folds to choose them.
-
-    Args:
-        train: The numbers of the training rows.
-        y: The class numbers of all rows.
-        seed: Seed of the draw.
-
-    Returns:
-        The rows that stay, among them a row of each class, and the rows apart: an eighth of each class that has several
-        rows, but at least one, and at most 50,000 rows in all.
-
-    Example:
-        >>> stay, apart = set_apart(np.arange(32), np.repeat([0, 1], [24, 8]))
-        >>> len(stay), len(apart)
-        (28, 4)
-    """
-    generator = np.random.default_rng(seed)
-    share = min(APART_SHARE, MOST_APART / len(train))
-    labels, drawn = y[train], []
-    for label in np.unique(labels):
-        of_class = np.flatnonzero(labels == label)
-        number = max(1, round(share * len(of_class))) if len(of_class) > 1 else 0
-        drawn.append(generator.choice(of_class, number, replace=False, shuffle=False))
-    is_apart = np.zeros(len(train), dtype=bool)
-    is_apart[np.concatenate(drawn)] = True
-    return train[~is_apart], train[is_apart]
 
 
 class Family(ABC):
@@ -342,203 +293,25 @@ class MeanOfFolds(FittedModel):
         """Return the mean of the models' logits."""
         return np.mean([model.logits(features) for model in self.models], axis=0)
 
-    def state(self) -> ModelState:
-        """Return the states of the models."""
-        return ModelState("mean_of_folds", parts=tuple(model.state() for model in self.models))
-
-    @classmethod
-    def restored(cls, state: ModelState, expected: Expected) -> MeanOfFolds:
-        """Return the models of a state.
-
-        Raises:
-            ModelFileError: There are none, or one is damaged.
-        """
-        if not state.parts:
-            raise ModelFileError(f"{state.kind}: there are no models")
-        return cls(tuple(restore_model(part, expected) for part in state.parts))
+    def restored(self, folder: Folder) -> MeanOfFolds:
+        """Refuse a mean of no models."""
+        if not self.models:
+            raise ModelFileError("there are no models")
+        return self
 
 
-def to_logits(probabilities: Floats, classes: int) -> Floats:
-    """Convert probabilities ``(n, c)`` above 0 to logits: ``(n, 1)`` for two classes, log-probabilities for several.
-
-    >>> to_logits(np.array([[0.25, 0.75]]), 2).round(2)
-    array([[1.1]])
-    """
-    logs = np.log(probabilities)
-    return np.asarray(logs[:, 1:] - logs[:, :1] if classes == 2 else logs)
-
-
-def log_losses(logits: Floats, y: Integers) -> Floats:
-    """Return the cross-entropy of each row of logits ``(..., n, 1)`` of two classes or ``(..., n, c)`` of several.
-
-    >>> log_losses(np.array([[0.0], [2.0]]), np.array([0, 1])).round(3)
-    array([0.693, 0.127])
-    """
-    if logits.shape[-1] == 1:
-        return np.logaddexp(0.0, np.where(y == 1, -logits[..., 0], logits[..., 0]))
-    return np.asarray(np.logaddexp.reduce(logits, axis=-1) - logits[..., np.arange(len(y)), y])
-
-
-def cross_entropy(logits: Floats, y: Integers, weight: Floats | None) -> float:
-    """Return the summed cross-entropy of logits ``(n, 1)`` or ``(n, c)``."""
-    losses = log_losses(logits, y)
-    return float(losses.sum() if weight is None else losses @ weight)
-
-
-@dataclass(frozen=True)
-class ModelState:
-    """What a fitted model consists of.
-
-    Attributes:
-        kind: The name under which the class of the model is registered.
-        values: What JSON can hold.
-        arrays: Arrays by name.
-        files: Contents of files by name.
-        parts: The states of the models that it is made of.
-    """
-
-    kind: str
-    values: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
-    files: dict[str, bytes] = field(default_factory=dict)
-    parts: tuple[ModelState, ...] = ()
-
-    def array(self, name: str, kind: str, shape: Sequence[int | None]) -> NDArray[Any]:
-        """Return an array that has the expected kind, shape and finite numbers.
-
-        Args:
-            name: Its name.
-            kind: "f" for floating-point numbers, "i" for integers.
-            shape: The expected shape; None where any size is allowed.
-
-        Raises:
-            ModelFileError: It is missing, or not as expected.
-        """
-        array = self.arrays.get(name)
-        if array is None:
-            raise ModelFileError(f"{self.kind}: the array {name} is missing")
-        fits = array.ndim == len(shape) and all(
-            size is None or size == actual for size, actual in zip(shape, array.shape, strict=True)
-        )
-        if not fits:
-            expected = " x ".join("any" if size is None else str(size) for size in shape)
-            raise ModelFileError(f"{self.kind}: {name} has the shape {array.shape}, expected {expected}")
-        if array.dtype.kind not in ("iu" if kind == "i" else kind):
-            raise ModelFileError(f"{self.kind}: {name} has numbers of type {array.dtype}")
-        if kind == "f" and not np.isfinite(array).all():
-            raise ModelFileError(f"{self.kind}: {name} has numbers that are not finite")
-        return array
-
-    def indices(self, name: str, size: int | None, least: int, end: int) -> NDArray[np.int64]:
-        """Return a list of whole numbers from ``least`` to below ``end``.
-
-        Raises:
-            ModelFileError: It is missing, of another size, or has other numbers.
-        """
-        array = self.array(name, "i", (size,))
-        if array.size and not (least <= int(array.min()) and int(array.max()) < end):
-            raise ModelFileError(f"{self.kind}: {name} has numbers outside of {least} to {end - 1}")
-        return array.astype(np.int64)
-
-    def whole_number(self, name: str, least: int, most: int) -> int:
-        """Return one of the values, a whole number from ``least`` to ``most``.
-
-        Raises:
-            ModelFileError: It is missing or another value.
-        """
-        value = self.values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ModelFileError(
-                f"{self.kind}: {name} must be a whole number from {least} to {most}, got {quote(value)}"
-            )
-        return value
-
-    def positive_number(self, name: str) -> float:
-        """Return one of the values, a finite number above 0.
-
-        Raises:
-            ModelFileError: It is missing or another value.
-        """
-        value = self.values.get(name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
-            raise ModelFileError(f"{self.kind}: {name} must be a finite number above 0, got {quote(value)}")
-        return float(value)
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a stored model has to fit.
-
-    Attributes:
-        columns: The number of encoded columns.
-        classes: The number of classes.
-        trusted: Names of types that the user trusts in a stored scikit-learn model.
-        network: The user's function that makes networks, or None.
-        weights: The file with the weights of a foundation model; None for those in its package's own cache.
-    """
-
-    columns: int
-    classes: int
-    trusted: tuple[str, ...] = ()
-    network: Any = None
-    weights: str | None = None
-
-    @property
-    def outputs(self) -> int:
-        """The number of logits per row."""
-        return 1 if self.classes == 2 else self.classes
-
-
-#: The module and the class that reads each kind of state; networks need torch, which others do not.
-KINDS = {
-    "mean_of_folds": ("family", "MeanOfFolds"),
-    "boosted_trees": ("boosting", "BoostedTrees"),
-    "forests": ("forest", "Forests"),
-    "linear": ("linear", "LinearModel"),
-    "text": ("linear", "TextModel"),
-    "kernel": ("kernel", "KernelModel"),
-    "network": ("network_models", "NetworkModel"),
-    "in_context": ("in_context", "InContextModel"),
-    "user_model": ("user_model", "FittedUserModel"),
+#: The module and the class of each kind of model in a folder; networks need torch, which others do not.
+FittedModel.kinds = {
+    name: f"metricfit.tabular.families.{place}"
+    for name, place in {
+        "mean_of_folds": "family:MeanOfFolds",
+        "boosted_trees": "boosting:StoredTrees",
+        "forests": "forest:StoredForests",
+        "linear": "linear:LinearModel",
+        "text": "linear:TextModel",
+        "kernel": "kernel:KernelModel",
+        "network": "network_models:StoredNetworks",
+        "in_context": "in_context:StoredContext",
+        "user_model": "user_model:FittedUserModel",
+    }.items()
 }
-
-
-def restore_model(state: ModelState, expected: Expected) -> FittedModel:
-    """Return the model that a state describes.
-
-    Args:
-        state: What ``model.state()`` returned, read from files.
-        expected: What the model has to fit.
-
-    Raises:
-        ModelFileError: The state is damaged, or is not of a model for this table.
-        UntrustedTypeError: It has a scikit-learn model of types that nobody trusts.
-    """
-    if state.kind not in KINDS:
-        raise ModelFileError(f"models of kind {quote(state.kind)} are not known; known are {', '.join(KINDS)}")
-    module, name = KINDS[state.kind]
-    kind: type[FittedModel] = getattr(import_module(f"metricfit.tabular.families.{module}"), name)
-    return kind.restored(state, expected)
-
-
-#: Rows that a thread predicts at a time. The parts do not depend on the number of threads, so that the predictions do
-#: not either.
-ROWS_PER_PART = 8192
-
-
-def predict_in_parts(predict: Callable[[NDArray[np.float32]], Floats], x: NDArray[np.float32]) -> Floats:
-    """Apply a function to parts of the rows, in as many threads as torch would use.
-
-    Args:
-        predict: Takes rows and returns one row of numbers for each; it runs in several threads at the same time.
-        x: The rows.
-
-    Returns:
-        The results of all rows.
-    """
-    parts = [x[first : first + ROWS_PER_PART] for first in range(0, max(1, len(x)), ROWS_PER_PART)]
-    threads = min(thread_count(), len(parts))
-    if threads == 1:
-        return np.concatenate([predict(part) for part in parts])
-    with ThreadPoolExecutor(threads) as pool:
-        return np.concatenate(list(pool.map(predict, parts)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
@@ -13,20 +13,13 @@ from sklearn import config_context
 from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.errors import ModelFileError
-from metricfit.tabular.families.family import (
-    Deadline,
-    Expected,
-    Family,
-    Features,
-    FittedModel,
-    Floats,
-    Integers,
-    ModelState,
-    TrainingRows,
-    predict_in_parts,
-    to_logits,
-)
+from metricfit.tabular.families.arithmetic import check_indices, check_shape, predict_in_parts, to_logits
+from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, TrainingRows
+
+if TYPE_CHECKING:
+    from metricfit.tabular.storage import Folder
 
 #: Trees per fold. Trees of large tables are large, and fewer of them suffice.
 TREES, TREES_OF_MANY_VALUES, TREES_OF_MANY_ROWS = 200, 100, 50
@@ -75,12 +68,8 @@ class Forests(FittedModel):
             total[:, known] += tree.predict(x)
         return total
 
-    def state(self) -> ModelState:
-        """Return the nodes of all trees, one tree after the other.
-
-        ``feature`` is the column of each node, -1 for leaves; ``left`` and ``right`` are numbers of nodes of the tree;
-        rows go left where the column is at most ``threshold``. Leaves have a row of ``shares``, of which few differ.
-        """
+    def stored(self) -> StoredForests:
+        """Return the nodes of all trees, one tree after the other."""
         values = []
         for tree, known in zip(self.trees, self.known, strict=True):
             value = np.zeros((tree.node_count, self.classes))
@@ -92,46 +81,75 @@ class Forests(FittedModel):
         )
         inner = left >= 0
         shares, share = np.unique(np.concatenate(values)[~inner], axis=0, return_inverse=True)
-        arrays = {
-            "nodes": np.array([tree.node_count for tree in self.trees]),
-            "feature": _narrow(np.where(inner, feature, -1)),
-            "left": _narrow(left[inner]),
-            "right": _narrow(right[inner]),
-            "threshold": _round_down(threshold[inner]),
-            "share": _narrow(share.ravel()),
-            "shares": shares,
-        }
-        return ModelState("forests", {"folds": self.folds}, arrays)
+        return StoredForests(
+            self.folds,
+            np.array([tree.node_count for tree in self.trees]),
+            _narrow(np.where(inner, feature, -1)),
+            _narrow(left[inner]),
+            _narrow(right[inner]),
+            _round_down(threshold[inner]),
+            _narrow(share.ravel()),
+            shares,
+        )
 
-    @classmethod
-    def restored(cls, state: ModelState, expected: Expected) -> Forests:
-        """Return the trees of a state.
+
+@dataclass(frozen=True)
+class StoredForests:
+    """Forests in a folder.
+
+    Attributes:
+        folds: The number of folds.
+        nodes: The number of nodes of each tree.
+        feature: The column of each node, -1 for leaves.
+        left: For each split the number of a node of its tree, where rows with at most the threshold go.
+        right: The same for the other rows.
+        threshold: The threshold of each split.
+        share: For each leaf a row of ``shares``, of which few differ.
+        shares: Shares of the classes.
+    """
+
+    folds: int
+    nodes: Integers
+    feature: Integers
+    left: Integers
+    right: Integers
+    threshold: NDArray[np.float32]
+    share: Integers
+    shares: Floats
+
+    def restored(self, folder: Folder) -> Forests:
+        """Return the trees.
 
         Raises:
             ModelFileError: The arrays are no trees for this table.
         """
-        sizes = state.indices("nodes", None, 1, 2**31)
-        count = int(sizes.sum())
-        feature = state.indices("feature", count, -1, expected.columns)
-        inner = feature >= 0
-        splits, shares = int(inner.sum()), state.array("shares", "f", (None, expected.classes)).astype(np.float64)
+        check_indices("nodes", self.nodes, None, 1, 2**31)
+        count = int(self.nodes.sum())
+        check_indices("feature", self.feature, count, -1, folder.columns)
+        inner = self.feature >= 0
+        splits, shares = int(inner.sum()), self.shares
+        check_shape("shares", shares, (None, folder.classes))
         if shares.size and not (shares.min() >= 0 and shares.max() <= 1 + 1e-9):
-            raise ModelFileError("forests: shares outside of 0 to 1")
+            raise ModelFileError("shares outside of 0 to 1")
+        check_shape("threshold", self.threshold, (splits,))
+        check_indices("left", self.left, splits, 1, 2**31)
+        check_indices("right", self.right, splits, 1, 2**31)
+        check_indices("share", self.share, count - splits, 0, len(shares))
+        if not 1 <= self.folds <= MOST_FOLDS:
+            raise ModelFileError(f"folds must be a whole number from 1 to {MOST_FOLDS}, got {self.folds}")
         nodes = np.zeros(count, dtype=NODE_DTYPE)
-        nodes["feature"], nodes["threshold"] = np.where(inner, feature, -2), -2.0
+        nodes["feature"], nodes["threshold"] = np.where(inner, self.feature, -2), -2.0
         nodes["left_child"] = nodes["right_child"] = -1
-        nodes["threshold"][inner] = state.array("threshold", "f", (splits,)).astype(np.float32)
-        nodes["left_child"][inner] = state.indices("left", splits, 1, 2**31)
-        nodes["right_child"][inner] = state.indices("right", splits, 1, 2**31)
-        values = np.zeros((count, 1, expected.classes))
-        values[~inner, 0] = shares[state.indices("share", count - splits, 0, len(shares))]
+        nodes["threshold"][inner] = self.threshold
+        nodes["left_child"][inner], nodes["right_child"][inner] = self.left, self.right
+        values = np.zeros((count, 1, folder.classes))
+        values[~inner, 0] = shares[self.share]
         trees = []
-        for end, size in zip(np.cumsum(sizes), sizes, strict=True):
+        for end, size in zip(np.cumsum(self.nodes), self.nodes, strict=True):
             part = nodes[end - size : end].copy()
             _check_tree(part)
-            trees.append(_tree_of(part, values[end - size : end].copy(), expected.columns))
-        every = np.arange(expected.classes)
-        return cls(tuple(trees), (every,) * len(trees), expected.classes, state.whole_number("folds", 1, MOST_FOLDS))
+            trees.append(_tree_of(part, values[end - size : end].copy(), folder.columns))
+        return Forests(tuple(trees), (np.arange(folder.classes),) * len(trees), folder.classes, self.folds)
 
 
 def _tree_of(nodes: NDArray[Any], values: Floats, columns: int) -> Tree:
@@ -153,7 +171,7 @@ def _check_tree(nodes: NDArray[Any]) -> None:
     children = np.concatenate([nodes["left_child"][inner], nodes["right_child"][inner]])
     later = children > np.tile(inner, 2)
     if not later.all() or not np.array_equal(np.sort(children), np.arange(1, len(nodes))):
-        raise ModelFileError("forests: the nodes form no tree")
+        raise ModelFileError("the nodes form no tree")
 
 
 class ExtraTrees(Family):
@@ -210,7 +228,7 @@ def _usual_number_of_trees(train: TrainingRows) -> int:
     return TREES if train.x.size <= MANY_VALUES else TREES_OF_MANY_VALUES
 
 
-def _narrow(numbers: NDArray[np.integer]) -> NDArray[np.integer]:
+def _narrow(numbers: NDArray[np.integer]) -> Any:
     """Return whole numbers in the smallest type of at least 16 bits that holds them."""
     most = int(numbers.max(initial=0))
     return numbers.astype(np.int16 if most < 2**15 else np.int32)

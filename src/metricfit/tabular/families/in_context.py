@@ -16,29 +16,23 @@ from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metricfit._extras import explain_missing
+from metricfit.core.arrays import Floats, Integers
 from metricfit.errors import InvalidValueError, ModelFileError, quote
 from metricfit.tabular.checks import check_whole
 from metricfit.tabular.estimator_scores import class_scores, to_logits
 from metricfit.tabular.families import context_network
-from metricfit.tabular.families.family import (
-    Deadline,
-    Expected,
-    Family,
-    Features,
-    FittedModel,
-    Floats,
-    Integers,
-    ModelState,
-    Splits,
-    TrainingRows,
-)
+from metricfit.tabular.families.arithmetic import check_indices, check_shape
+from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Splits, TrainingRows
 from metricfit.tabular.large_rows import stratified_sample
+
+if TYPE_CHECKING:
+    from metricfit.tabular.storage import Folder
 
 Package = Literal["metricfit", "tabicl", "tabpfn"]
 #: The family of each package; metricfit has a network of its own.
@@ -95,13 +89,13 @@ class InContext:
 class Weights:
     """Where the weights of a package are, and what they are."""
 
-    package: str
+    package: Package
     path: str
     version: str
     sha256: str
 
     @classmethod
-    def of_file(cls, package: str, path: Path) -> Weights:
+    def of_file(cls, package: Package, path: Path) -> Weights:
         """Return the reference to a file."""
         digest = hashlib.sha256()
         with path.open("rb") as file:
@@ -234,47 +228,48 @@ class InContextModel(FittedModel):
         shift = np.log(self.balance) - np.log(np.bincount(self.y, minlength=classes).clip(1) / len(self.y))
         return np.concatenate(parts) + (shift[1:] - shift[:1] if classes == 2 else shift)
 
-    def state(self) -> ModelState:
+    def stored(self) -> StoredContext:
         """Return the context, and the package, version and hash of the weights."""
-        values = {
-            "package": self.weights.package,
-            "version": self.weights.version,
-            "sha256": self.weights.sha256,
-            "members": self.settings[0],
-            "seed": self.settings[2],
-        }
-        arrays: dict[str, NDArray[Any]] = {
-            "x": self.x,
-            "y": self.y,
-            "context": self.context.astype(np.uint8),
-            "balance": self.balance,
-        }
-        return ModelState("in_context", values, arrays)
+        members, _, seed = self.settings
+        weights = self.weights.package, self.weights.version, self.weights.sha256
+        return StoredContext(*weights, members, seed, self.x, self.y, self.context.astype(np.uint8), self.balance)
 
-    @classmethod
-    def restored(cls, state: ModelState, expected: Expected) -> InContextModel:
-        """Return the model of a state with the weights that this machine has.
+
+@dataclass(frozen=True)
+class StoredContext:
+    """The contexts of all folds in a folder; the weights are named, and not stored."""
+
+    package: Package
+    version: str
+    sha256: str
+    members: int
+    seed: int
+    x: NDArray[np.float32]
+    y: Integers
+    context: NDArray[np.uint8]
+    balance: Floats
+
+    def restored(self, folder: Folder) -> InContextModel:
+        """Return the model with the weights that this machine has.
 
         Raises:
-            ModelFileError: The state is damaged, or the weights here are not those of ``fit``.
+            ModelFileError: The arrays are damaged, or the weights here are not those of ``fit``.
         """
-        package = state.values.get("package")
-        if package not in PACKAGES:
-            raise ModelFileError(f"{state.kind}: package is one of {', '.join(PACKAGES)}, got {quote(package)}")
-        x = state.array("x", "f", (None, expected.columns)).astype(np.float32)
-        y = state.indices("y", len(x), 0, expected.classes)
-        context = state.array("context", "i", (None, len(x))) > 0
-        balance = state.array("balance", "f", (expected.classes,)).astype(np.float64)
-        if not (len(context) and context.any(axis=1).all() and (balance > 0).all()):
-            raise ModelFileError(f"{state.kind}: a fold without context, or a class without a share")
-        weights = find_weights(InContext(package, weights=expected.weights))
-        if weights.sha256 != state.values.get("sha256"):
+        check_shape("x", self.x, (None, folder.columns))
+        check_indices("y", self.y, len(self.x), 0, folder.classes)
+        check_shape("context", self.context, (None, len(self.x)))
+        check_shape("balance", self.balance, (folder.classes,))
+        context = self.context > 0
+        if not (len(context) and context.any(axis=1).all() and (self.balance > 0).all()):
+            raise ModelFileError("a fold without context, or a class without a share")
+        weights = find_weights(InContext(self.package, folder.user_functions.get("weights"), members=self.members))
+        if weights.sha256 != self.sha256:
             raise ModelFileError(
-                f"{state.kind}: {weights.path} is not the file of weights that the model was fitted with; name that "
-                "file with load(path, weights=...)"
+                f"{weights.path} is not the file of weights that the model was fitted with; name that file with "
+                "load(path, weights=...)"
             )
-        members, seed = state.whole_number("members", 1, 1000), state.whole_number("seed", 0, 2**31)
-        return cls(weights, (members, usual_device(package), seed), x, y, context, balance)
+        settings = (self.members, usual_device(self.package), self.seed % 2**31)
+        return InContextModel(weights, settings, self.x, self.y, context, self.balance)
 
 
 class InContextFamily(Family):

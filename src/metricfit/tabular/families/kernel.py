@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from metricfit.tabular.families.family import (
-    Deadline,
-    Expected,
-    Family,
-    Features,
-    FittedModel,
-    Floats,
-    ModelState,
-    TrainingRows,
-    predict_in_parts,
-)
+from metricfit.core.arrays import Floats
+from metricfit.errors import ModelFileError
+from metricfit.tabular.families.arithmetic import check_shape, predict_in_parts
+from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, TrainingRows
+
+if TYPE_CHECKING:
+    from metricfit.tabular.storage import Folder
 
 MOST_ROWS = 10_000
 #: Rows times support vectors that are evaluated at a time.
@@ -61,28 +58,14 @@ class KernelModel(FittedModel):
             result[first : first + step] = np.exp(exponents, out=exponents) @ self.coefficients
         return result
 
-    def state(self) -> ModelState:
-        """Return the expansion."""
-        return ModelState(
-            "kernel",
-            {"gamma": float(self.gamma)},
-            {"vectors": self.vectors, "coefficients": self.coefficients, "intercepts": self.intercepts},
-        )
-
-    @classmethod
-    def restored(cls, state: ModelState, expected: Expected) -> KernelModel:
-        """Return the model of a state.
-
-        Raises:
-            ModelFileError: The arrays do not fit the table and its classes.
-        """
-        vectors = state.array("vectors", "f", (None, expected.columns)).astype(np.float32)
-        return cls(
-            vectors,
-            state.array("coefficients", "f", (len(vectors), expected.outputs)).astype(np.float32),
-            state.array("intercepts", "f", (expected.outputs,)).astype(np.float64),
-            state.positive_number("gamma"),
-        )
+    def restored(self, folder: Folder) -> KernelModel:
+        """Refuse arrays that do not fit the table and its classes."""
+        check_shape("vectors", self.vectors, (None, folder.columns))
+        check_shape("coefficients", self.coefficients, (len(self.vectors), folder.outputs))
+        check_shape("intercepts", self.intercepts, (folder.outputs,))
+        if not self.gamma > 0:
+            raise ModelFileError("gamma must be a finite number above 0")
+        return self
 
 
 class Kernel(Family):

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.boosting.functions import prior_logits
+from metricfit.core.arrays import Floats, Integers
 from metricfit.tabular.families.boosting import Boosting
-from metricfit.tabular.families.family import Candidates, Deadline, Family, Floats, Integers, Splits, TrainingRows
+from metricfit.tabular.families.family import Candidates, Deadline, Family, Splits, TrainingRows
 from metricfit.tabular.large_rows import PART_ROWS, CompactFeatures, stratified_sample
 
 #: Rows from which LightGBM learns where to cut columns into bins; its own default.

@@ -21,27 +21,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
+from metricfit.core.arrays import Floats, Integers
 from metricfit.errors import ModelFileError, quote
 from metricfit.tabular.encoding.columns import as_text, free_text_columns
 from metricfit.tabular.encoding.encoder import CLIP
-from metricfit.tabular.families.family import (
-    Candidates,
-    Deadline,
-    Expected,
-    Family,
-    Features,
-    FittedModel,
-    Floats,
-    Integers,
-    ModelState,
-    Splits,
-    TrainingRows,
-    cross_entropy,
-    predict_in_parts,
-)
+from metricfit.tabular.families.arithmetic import check_indices, check_shape, cross_entropy, predict_in_parts
+from metricfit.tabular.families.family import Candidates, Deadline, Family, Features, FittedModel, Splits, TrainingRows
 
 if TYPE_CHECKING:
     from metricfit.tabular.large_rows import CompactFeatures
+    from metricfit.tabular.storage import Folder
 
 #: scikit-learn's C, from the strongest penalty to the weakest.
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -85,22 +74,17 @@ class LinearModel(FittedModel):
     def _logits(self, x: NDArray[np.float32]) -> Floats:
         return np.asarray(both_scales(x) @ self.coefficients.T + self.intercepts)
 
-    def state(self) -> ModelState:
-        """Return the coefficients and intercepts."""
-        return ModelState("linear", arrays={"coefficients": self.coefficients, "intercepts": self.intercepts})
+    def restored(self, folder: Folder) -> LinearModel:
+        """Refuse arrays that do not fit the table and its classes."""
+        check_shape("coefficients", self.coefficients, (folder.outputs, 2 * folder.columns))
+        check_shape("intercepts", self.intercepts, (folder.outputs,))
+        _check_sizes(self.coefficients, self.intercepts)
+        return self
 
-    @classmethod
-    def restored(cls, state: ModelState, expected: Expected) -> LinearModel:
-        """Return the model of a state.
 
-        Raises:
-            ModelFileError: The arrays do not fit the table and its classes.
-        """
-        coefficients = state.array("coefficients", "f", (expected.outputs, 2 * expected.columns)).astype(np.float64)
-        intercepts = state.array("intercepts", "f", (expected.outputs,)).astype(np.float64)
-        if max(np.abs(coefficients).max(initial=0.0), np.abs(intercepts).max()) > LARGEST:
-            raise ModelFileError("linear: a coefficient is too large to have been fitted")
-        return cls(coefficients, intercepts)
+def _check_sizes(*arrays: Floats) -> None:
+    if max(np.abs(each).max(initial=0.0) for each in arrays) > LARGEST:
+        raise ModelFileError("a coefficient is too large to have been fitted")
 
 
 class Linear(Family):
@@ -286,29 +270,18 @@ class TextModel(FittedModel):
         """Return the logits."""
         return np.asarray(self.terms.weigh(features) @ self.coefficients.T + self.intercepts)
 
-    def state(self) -> ModelState:
-        """Return the arrays."""
-        terms = {"columns": self.terms.columns, "terms": self.terms.numbers, "rarity": self.terms.rarity}
-        return ModelState("text", arrays=terms | {"coefficients": self.coefficients, "intercepts": self.intercepts})
-
-    @classmethod
-    def restored(cls, state: ModelState, expected: Expected) -> TextModel:
-        """Return the model of a state.
-
-        Raises:
-            ModelFileError: The arrays do not fit the table and its classes.
-        """
-        columns = state.indices("columns", None, 0, 2**31)
-        numbers = state.indices("terms", None, 0, len(columns) * len(ANALYZERS) * BUCKETS)
+    def restored(self, folder: Folder) -> TextModel:
+        """Refuse arrays that do not fit the table and its classes."""
+        columns, numbers = self.terms.columns, self.terms.numbers
+        check_indices("columns", columns, None, 0, 2**31)
+        check_indices("terms", numbers, None, 0, len(columns) * len(ANALYZERS) * BUCKETS)
         if not len(columns) or not all((np.diff(each) > 0).all() for each in (columns, numbers)):
-            raise ModelFileError("text: columns and terms must be in ascending order, and at least one column")
-        rarity = state.array("rarity", "f", (len(numbers),)).astype(np.float64)
-        width = len(numbers) + expected.columns
-        coefficients = state.array("coefficients", "f", (expected.outputs, width)).astype(np.float64)
-        intercepts = state.array("intercepts", "f", (expected.outputs,)).astype(np.float64)
-        if max(np.abs(each).max(initial=0.0) for each in (rarity, coefficients, intercepts)) > LARGEST:
-            raise ModelFileError("text: a number is too large to have been fitted")
-        return cls(Terms(columns, numbers, rarity), coefficients, intercepts)
+            raise ModelFileError("columns and terms must be in ascending order, and at least one column")
+        check_shape("rarity", self.terms.rarity, (len(numbers),))
+        check_shape("coefficients", self.coefficients, (folder.outputs, len(numbers) + folder.columns))
+        check_shape("intercepts", self.intercepts, (folder.outputs,))
+        _check_sizes(self.terms.rarity, self.coefficients, self.intercepts)
+        return self
 
 
 class TextLinear(Family):

@@ -6,22 +6,23 @@ Only this family needs torch. Its settings are in ``network``, so that they can 
 from __future__ import annotations
 
 import math
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 import metricfit.train as engine
+from metricfit.core.arrays import Floats
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.errors import InvalidValueError, ModelFileError, quote
@@ -29,22 +30,22 @@ from metricfit.losses import FocalLoss
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.models import PerMember, TabM, embedded_mlp, mlp, piecewise_linear, quantile_bins
+from metricfit.tabular.families.arithmetic import set_apart
 from metricfit.tabular.families.family import (
     Deadline,
-    Expected,
     Family,
     Features,
     FittedModel,
-    Floats,
     MissingArgumentError,
-    ModelState,
     Splits,
     TrainingRows,
-    set_apart,
 )
 from metricfit.tabular.families.network import KINDS, WITHOUT_METRIC, Network, OwnNetwork, RecipeName
 from metricfit.train import Stage, recipes
 from metricfit.train.data.batches import derive_seed
+
+if TYPE_CHECKING:
+    from metricfit.tabular.storage import Folder
 
 #: Rows of one forward pass of a prediction.
 ROWS_AT_ONCE = 1024
@@ -68,7 +69,7 @@ LR = 4e-3
 #: The share of the epochs without a lower validation loss after which a member stops.
 PATIENCE, FEWEST_EPOCHS_OF_PATIENCE = 0.2, 3
 WARM_UP = 0.1
-MOST_LAYERS, WIDEST = 100, 2**31
+WIDEST = 2**31
 #: The minimum number of weights per input number and per output of a TabM.
 TABM_WEIGHTS = 64
 
@@ -97,6 +98,8 @@ class Architecture:
     def __post_init__(self) -> None:
         if self.kind not in (*KINDS[1:], "own"):
             raise InvalidValueError(f"there is no network of the kind {quote(self.kind)}")
+        if not all(0 < units < WIDEST for units in (self.in_features, self.out_features, *self.hidden)):
+            raise InvalidValueError(f"a network of {self.in_features} inputs, {self.hidden} and {self.out_features}")
 
     @property
     def parts(self) -> int:
@@ -203,37 +206,49 @@ class NetworkModel(FittedModel):
             result[first : first + ROWS_AT_ONCE] = torch.stack(outputs).mean(0).numpy()
         return result
 
-    def state(self) -> ModelState:
+    def stored(self) -> StoredNetworks:
         """Return the architecture and the members' weights; they were trained in single precision."""
-        arrays = {}
-        for number, member in enumerate(self.members):
-            for name, tensor in member.state_dict().items():
-                weights = tensor.detach().cpu()
-                arrays[f"{number}.{name}"] = (weights.float() if weights.is_floating_point() else weights).numpy()
-        values = asdict(self.architecture) | {"hidden": list(self.architecture.hidden), "members": len(self.members)}
-        return ModelState("network", values, arrays)
+        members = []
+        for member in self.members:
+            tensors = {name: tensor.detach().cpu() for name, tensor in member.state_dict().items()}
+            single = {name: each.float() if each.is_floating_point() else each for name, each in tensors.items()}
+            members.append({name: each.numpy() for name, each in single.items()})
+        return StoredNetworks(self.architecture, tuple(members))
 
-    @classmethod
-    def restored(cls, state: ModelState, expected: Expected) -> NetworkModel:
-        """Return the networks of a state; sizes are compared with the stored weights before a network is built.
+
+@dataclass(frozen=True)
+class StoredNetworks:
+    """Trained networks in a folder."""
+
+    architecture: Architecture
+    members: tuple[Mapping[str, NDArray[Any]], ...]
+
+    def restored(self, folder: Folder) -> NetworkModel:
+        """Return the networks; sizes are compared with the stored weights before a network is built.
 
         Raises:
-            ModelFileError: The state does not describe networks for this table.
+            ModelFileError: There are no networks for this table.
             MissingArgumentError: The network is the user's own, and the function that makes it is needed.
         """
-        architecture = stored_architecture(state, expected)
-        if architecture.kind == "own" and expected.network is None:
+        own, needed = folder.user_functions.get("network"), _fewest_weights(self.architecture)
+        if self.architecture.kind == "own" and own is None:
             raise MissingArgumentError("the network was the user's own function: load(path, network=...)")
+        sizes = (self.architecture.in_features, self.architecture.out_features)
+        if sizes != (folder.columns, folder.outputs) or not self.members:
+            raise ModelFileError(f"{sizes} inputs and outputs; the table needs {folder.columns} and {folder.outputs}")
         members = []
-        for number in range(state.whole_number("members", 1, len(state.arrays))):
-            weights = stored_weights(state, number, architecture)
+        for arrays in self.members:
+            weights = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+            numbers = sum(tensor.numel() for tensor in weights.values())
+            if needed > numbers:
+                raise ModelFileError(f"its sizes need at least {needed} weights, arrays.safetensors holds {numbers}")
             edges = next((tensor for name, tensor in weights.items() if name.endswith("edges")), None)
-            member = architecture.build(edges, expected.network)
+            member = self.architecture.build(edges, own)
             member.load_state_dict(weights)
             if not all(bool(torch.isfinite(parameter).all()) for parameter in member.parameters()):
-                raise ModelFileError(f"network: member {number} has weights that are not finite")
+                raise ModelFileError("a network has weights that are not finite")
             members.append(member.double().eval())
-        return cls(architecture, tuple(members))
+        return NetworkModel(self.architecture, tuple(members))
 
 
 def training_stages(
@@ -316,18 +331,6 @@ class CheckDeadline(engine.Callback):
         self.deadline.check()
 
 
-class StepTimes(engine.Callback):
-    """Notes when each step ended."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def stepped(self, step: int, losses: Tensor) -> None:
-        """Note the time, once the losses are computed."""
-        losses.sum().item()
-        self.times.append(time.perf_counter())
-
-
 @dataclass(frozen=True)
 class Trainer:
     """Trains the members of one table.
@@ -361,29 +364,7 @@ class Trainer:
             The members in the order of the splits.
         """
         seeds = [derive_seed(seed, "member", member) for member in range(len(splits))]
-        epochs, stops = self.schedule.epochs, CheckDeadline(deadline)
-        return [
-            self._fit(data, split, of_member, epochs, stops) for split, of_member in zip(splits, seeds, strict=True)
-        ]
-
-    def seconds(self, data: tuple[Tensor, ...], splits: Splits, *, deadline: Deadline) -> float:
-        """Estimate the seconds of ``train`` from the time of a few steps.
-
-        Args:
-            data: As for ``train``.
-            splits: As for ``train``.
-            deadline: When to stop with OutOfTime.
-
-        Returns:
-            The estimate.
-        """
-        clock, batch = StepTimes(), self.schedule.batch_size
-        train, held_out = splits[0]
-        start = time.perf_counter()
-        self._fit(data, (train[: 4 * batch], held_out[:batch]), 0, 1, CheckDeadline(deadline), clock)
-        times = [start, *clock.times]
-        steps = self.schedule.epochs * len(self.stages) * sum(math.ceil(len(train) / batch) for train, _ in splits)
-        return min(after - before for before, after in pairwise(times)) * steps
+        return [self._fit(data, split, of_member, deadline) for split, of_member in zip(splits, seeds, strict=True)]
 
     def _threads(self) -> AbstractContextManager[None]:
         """Return a context with one thread for small batches, on which threads mostly wait for each other.
@@ -393,9 +374,7 @@ class Trainer:
         small = self.device.type == "cpu" and self.schedule.batch_size <= LARGEST_BATCH_OF_ONE_THREAD
         return one_thread() if small else nullcontext()
 
-    def _fit(
-        self, data: tuple[Tensor, ...], split: tuple[Any, Any], seed: int, epochs: int, *callbacks: engine.Callback
-    ) -> engine.FitResult:
+    def _fit(self, data: tuple[Tensor, ...], split: tuple[Any, Any], seed: int, deadline: Deadline) -> engine.FitResult:
         train, held_out = (tuple(part[torch.as_tensor(rows)] for part in data) for rows in split)
         with warnings.catch_warnings(), self._threads():
             with torch.random.fork_rng(devices=[]):
@@ -409,13 +388,13 @@ class Trainer:
                 [stage.filled(scheduler=rise_and_fall, scheduler_step="batch") for stage in self.stages],
                 validation=held_out,
                 seed=seed,
-                epochs=epochs,
+                epochs=self.schedule.epochs,
                 batch_size=self.schedule.batch_size,
                 lr=self.schedule.lr,
                 patience=self.schedule.patience,
                 optimizer=partial(AdamW, fused=True),
                 hardware=engine.Hardware(accelerator=f"{self.device.type}:{self.device.index or 0}"),
-                callbacks=callbacks,
+                callbacks=[CheckDeadline(deadline)],
                 progress=False,
             )
 
@@ -471,10 +450,6 @@ class NetworkFamily(Family):
             raise InvalidValueError(f"device={str(self.device)!r}: torch finds no GPU; use device='cpu', or None")
         return None
 
-    def estimate(self, rows: TrainingRows, splits: Splits, *, deadline: Deadline) -> float:
-        """Estimate the seconds of ``fit_folds`` from the time of a few steps."""
-        return self._trainer(rows, splits).seconds(_tensors(rows), splits, deadline=deadline)
-
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Train one network, as ``fit_folds`` does; the held-out rows have no part in it."""
         split = np.arange(len(train)), np.arange(0)
@@ -528,54 +503,6 @@ class NetworkFamily(Family):
 def _tensors(rows: TrainingRows) -> tuple[Tensor, ...]:
     data = torch.from_numpy(rows.x), torch.from_numpy(rows.y)
     return data if rows.weight is None else (*data, torch.from_numpy(rows.weight))
-
-
-def stored_architecture(state: ModelState, expected: Expected) -> Architecture:
-    """Return the architecture of stored networks.
-
-    Raises:
-        ModelFileError: It is none, or does not fit the table and its classes.
-    """
-    hidden = state.values.get("hidden")
-    if not isinstance(hidden, list) or len(hidden) > MOST_LAYERS or not all(map(_is_size, hidden)):
-        raise ModelFileError(f"network: hidden must be a list of numbers of units, got {quote(hidden)}")
-    least = {"in_features": 1, "out_features": 1, "width": 0}
-    sizes = {name: state.whole_number(name, smallest, WIDEST) for name, smallest in least.items()}
-    try:
-        architecture = Architecture(state.values.get("kind", ""), **sizes, hidden=tuple(hidden))
-    except (InvalidValueError, TypeError):
-        raise ModelFileError(f"network: there is no kind {quote(state.values.get('kind'))}") from None
-    unknown = set(state.values) - {field.name for field in fields(Architecture)} - {"members"}
-    if unknown:
-        raise ModelFileError(f"network: {quote(sorted(unknown)[0])} is not known")
-    for name, needed in (("in_features", expected.columns), ("out_features", expected.outputs)):
-        if sizes[name] != needed:
-            raise ModelFileError(f"network: {name} is {sizes[name]}, and the table and the classes need {needed}")
-    return architecture
-
-
-def stored_weights(state: ModelState, member: int, architecture: Architecture) -> dict[str, Tensor]:
-    """Return the weights of a member.
-
-    Raises:
-        ModelFileError: They are missing, or fewer than the architecture needs.
-    """
-    prefix = f"{member}."
-    weights = {
-        name.removeprefix(prefix): torch.from_numpy(array.copy())
-        for name, array in state.arrays.items()
-        if name.startswith(prefix)
-    }
-    if not weights:
-        raise ModelFileError(f"network: the weights of member {member} are missing")
-    needed, numbers = _fewest_weights(architecture), sum(tensor.numel() for tensor in weights.values())
-    if needed > numbers:
-        raise ModelFileError(f"network: its sizes need at least {needed} weights, arrays.safetensors holds {numbers}")
-    return weights
-
-
-def _is_size(units: object) -> bool:
-    return isinstance(units, int) and not isinstance(units, bool) and 0 < units < WIDEST
 
 
 def _fewest_weights(architecture: Architecture) -> int:

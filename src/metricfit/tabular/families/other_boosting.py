@@ -16,8 +16,9 @@ import numpy as np
 
 from metricfit._extras import explain_missing
 from metricfit.boosting.functions import prior_logits
+from metricfit.core.arrays import Floats
 from metricfit.tabular.families.boosting import MANY_ROWS, BoostedTrees, read_booster
-from metricfit.tabular.families.family import Candidates, Deadline, Family, FittedModel, Floats, TrainingRows
+from metricfit.tabular.families.family import Candidates, Deadline, Family, FittedModel, TrainingRows
 
 ROUNDS, PATIENCE = 2000, 50
 
@@ -72,7 +73,7 @@ def train_catboost(
         def after_iteration(self, info: Any) -> bool:
             return deadline.seconds_left >= 0  # an error in here would come out as one of CatBoost
 
-    kind = {"loss_function": "Logloss"}
+    kind: dict[str, Any] = {"loss_function": "Logloss"}
     if train.classes > 2:
         kind = {"loss_function": "MultiClass", "classes_count": train.classes}
     usual = {"use_best_model": False, "boost_from_average": False, "allow_writing_files": False, "verbose": False}

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from metricfit._schema import StoredModel
+from metricfit.core.arrays import Floats
 from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote
 from metricfit.tabular.estimator_scores import class_scores, to_logits, weight_parameter
-from metricfit.tabular.families.family import (
-    Deadline,
-    Expected,
-    Family,
-    Features,
-    FittedModel,
-    Floats,
-    ModelState,
-    TrainingRows,
-)
-from metricfit.tabular.model_folder import model_from_bytes, model_to_bytes
+from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, TrainingRows
+
+if TYPE_CHECKING:
+    from metricfit.tabular.storage import Folder
 
 #: Probabilities of 0 and 1 have no logits.
 SMALLEST_PROBABILITY = 1e-6
-FILE = "model.skops"
 
 
 @dataclass(frozen=True)
@@ -38,7 +32,7 @@ class FittedUserModel(FittedModel):
         takes_table: Whether it gets the table as the user passed it, and not the encoded columns.
     """
 
-    model: Any
+    model: StoredModel
     classes: int
     takes_table: bool
 
@@ -48,31 +42,16 @@ class FittedUserModel(FittedModel):
         scores = class_scores(self.model, x, np.arange(self.classes))
         return to_logits(scores, SMALLEST_PROBABILITY, labels=False)
 
-    def state(self) -> ModelState:
-        """Return the classifier as a file of skops."""
-        return ModelState("user_model", {"takes_table": self.takes_table}, files={FILE: model_to_bytes(self.model)})
-
-    @classmethod
-    def restored(cls, state: ModelState, expected: Expected) -> FittedUserModel:
-        """Return the classifier of a state.
-
-        Raises:
-            ModelFileError: The file is damaged, or no classifier for these classes.
-            UntrustedTypeError: It has types that neither skops nor the user trusts.
-        """
-        takes_table, content = state.values.get("takes_table"), state.files.get(FILE)
-        if not isinstance(takes_table, bool) or content is None:
-            raise ModelFileError(f"{state.kind}: takes_table must be true or false, and {FILE} be there")
-        model = model_from_bytes(content, expected.trusted)
-        known = np.asarray(getattr(model, "classes_", []))
-        if known.dtype.kind not in "iu" or not len(known) or not np.isin(known, np.arange(expected.classes)).all():
-            raise ModelFileError(f"{state.kind}: a {type(model).__name__} that knows no class of this model")
-        columns = getattr(model, "n_features_in_", expected.columns)
-        if not takes_table and columns != expected.columns:
-            raise ModelFileError(
-                f"{state.kind}: a {type(model).__name__} of {quote(columns)} columns in a table of {expected.columns}"
-            )
-        return cls(model, expected.classes, takes_table)
+    def restored(self, folder: Folder) -> FittedUserModel:
+        """Refuse what is no classifier of these classes and columns."""
+        known, name = np.asarray(getattr(self.model, "classes_", [])), type(self.model).__name__
+        of_model = known.dtype.kind in "iu" and len(known) and np.isin(known, np.arange(folder.classes)).all()
+        if not of_model or self.classes != folder.classes:
+            raise ModelFileError(f"a {name} that knows no class of this model")
+        columns = getattr(self.model, "n_features_in_", folder.columns)
+        if not self.takes_table and columns != folder.columns:
+            raise ModelFileError(f"a {name} of {quote(columns)} columns in a table of {folder.columns}")
+        return self
 
 
 class UserModel(Family):

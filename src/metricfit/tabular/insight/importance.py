@@ -139,7 +139,7 @@ def _check_rows(rows: JudgedRows) -> None:
         raise InvalidValueError(f"importance needs at least {MIN_ROWS} rows, better some hundreds; got {len(rows)}")
     present = np.unique(rows.y)
     if len(present) < 2:
-        names = rows.model.classes_[rows.model._order]
+        names = rows.model.chosen_.names.in_order
         raise InvalidValueError(
             f"all rows are {quote(names[present[0]].item())}: importance for {rows.metric.name} needs rows of at least "
             "two classes"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -25,6 +24,7 @@ from metricfit.metrics.metric import Metric, get_metric
 from metricfit.tabular.checks import (
     average_of_classes,
     check_whole,
+    checked_labels,
     checked_weights,
     columns_of_fit,
     to_pandas,
@@ -35,7 +35,7 @@ from metricfit.tabular.large_rows import stratified_sample
 
 def held_out_rows(model: Any) -> HeldOut:
     """Return the held-out rows with the class balance that the model decides for."""
-    rows: HeldOut = model.held_out_.with_logits_shifted(model.shift_)
+    rows: HeldOut = model.chosen_.rows
     return rows
 
 
@@ -46,7 +46,7 @@ def held_out_scores(model: Any) -> NDArray[Any]:
 
 def held_out_costs(model: Any) -> RowCosts | None:
     """Return the costs of each held-out row; None unless the metric takes costs from columns."""
-    costs: RowCosts | None = model._costs_of(dict(model.held_out_.columns), len(model.held_out_.y))
+    costs: RowCosts | None = model.chosen_.held_out_costs(get_metric(model.metric))
     return costs
 
 
@@ -56,17 +56,12 @@ def held_out_decisions(model: Any) -> NDArray[Any]:
     Args:
         model: The fitted model of two or several classes; of two, 1 is the positive class.
     """
-    costs, logits = held_out_costs(model), held_out_rows(model).logits
-    decided: Integers = model.decision_.decide_or_refer(logits if costs is None else costs.margins(logits))
+    decided: Integers = model.chosen_.decide(held_out_rows(model).logits, held_out_costs(model))
     return decided
 
 
 #: Rows on which the logits of the folds' models are compared with those of ``fit``.
 COMPARED = 64
-
-
-class TrainingRowsWarning(UserWarning):
-    """Rows to judge a model on are those that it was trained on."""
 
 
 @dataclass(frozen=True)
@@ -137,14 +132,12 @@ class JudgedRows:
         """Return class numbers, -1 for rows that are referred, of these rows or of changed ones in their place."""
         logits, costs = self.logits(table), self.costs
         if costs is not None and table is not None:  # a model that does not know a column does not know its costs
-            costs = self.model._costs_of(table, len(self))
-        to_decide = logits if costs is None else costs.margins(logits)
-        return np.asarray(self.model.decision_.decide_or_refer(to_decide))
+            costs = self.model.chosen_.costs_of(self.metric, table, len(self))
+        decided: Integers = self.model.chosen_.decide(logits, costs)
+        return decided
 
 
-def judged_rows(
-    model: Any, X: Any, y: Any, sample_weight: Any = None, *, out_of_fold: bool = False, warn: bool = True
-) -> JudgedRows:
+def judged_rows(model: Any, X: Any, y: Any, sample_weight: Any = None, *, out_of_fold: bool = False) -> JudgedRows:
     """Check the rows that a model is judged on.
 
     Args:
@@ -154,7 +147,6 @@ def judged_rows(
         sample_weight: One weight per row, or None.
         out_of_fold: Whether ``X`` and ``y`` are those of ``fit``, and each row is decided by models of the folds that
             did not train on it.
-        warn: Whether to warn if the whole model is judged on the rows of ``fit``.
 
     Returns:
         The rows; out of fold those that some fold held out, with the weights and the groups of ``fit``.
@@ -164,26 +156,21 @@ def judged_rows(
         InvalidValueError: Columns are missing, labels are unknown, or the rows are not those of ``fit``.
         InvalidTypeError: The model has several labels per row.
     """
-    check_is_fitted(model, "decision_")
-    if model._has_labels:
+    check_is_fitted(model, "chosen_")
+    chosen = model.chosen_
+    if chosen.names.has_labels:
         raise InvalidTypeError("the model decides several labels per row: fit one model per label to look into it")
     table = plain_table(X)
     columns_of_fit(model, table)  # names the columns that are missing
-    numbers = model._numbers_of_known(y)
+    numbers = chosen.names.checked_numbers_of(checked_labels(model, y))
     check_consistent_length(table, numbers)
     if out_of_fold:
         if sample_weight is not None:
             raise InvalidValueError("out of fold the weights of fit are used: leave sample_weight out")
         return _rows_of_fit(model, table, numbers)
-    weight, costs = checked_weights(sample_weight, numbers), model._costs_of(table, len(numbers))
+    weight = checked_weights(sample_weight, numbers)
+    costs = chosen.costs_of(get_metric(model.metric), table, len(numbers))
     rows = JudgedRows(model, table, numbers, weight, None, np.arange(len(numbers)), None, costs)
-    if warn and _are_rows_of_fit(rows):
-        warnings.warn(
-            "the model was trained on these rows, and looks better there than it is: pass rows that it has not seen, "
-            "or out_of_fold=True, which judges each row by models that were not trained on it",
-            TrainingRowsWarning,
-            stacklevel=4,
-        )
     return rows
 
 
@@ -218,7 +205,7 @@ def column_names(model: Any, table: Any) -> list[Any]:
 
 def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
     """Return the held-out rows of the table that ``fit`` got."""
-    places = getattr(model, "_places", None)
+    places = model.chosen_.basis.places
     if places is None:
         raise InvalidValueError(
             "out_of_fold=True needs the models of the folds, which are not saved: use the model that fit returned, or "
@@ -237,21 +224,10 @@ def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
 
 def _held_out(model: Any, table: Any) -> JudgedRows:
     """Return the held-out rows, which the table holds in their order, with the logits of ``fit``."""
-    held_out, places, costs = held_out_rows(model), model._places, held_out_costs(model)
-    known = (held_out.weight, held_out.groups, places.rows, places.folds, costs, model._scorers, held_out.logits)
+    held_out, basis, costs = held_out_rows(model), model.chosen_.basis, held_out_costs(model)
+    places = basis.places
+    known = (held_out.weight, held_out.groups, places.rows, places.folds, costs, basis.scorers, held_out.logits)
     return JudgedRows(model, table, held_out.y, *known)
-
-
-def _are_rows_of_fit(rows: JudgedRows) -> bool:
-    """Whether these are the rows of ``fit``, as far as that is still known."""
-    model = rows.model
-    places = getattr(model, "_places", None)
-    if places is None or places.total != len(rows) or getattr(model, "cv", None) == "prefit":
-        return False
-    if not np.array_equal(rows.y[places.rows], model.held_out_.y):
-        return False
-    part = rows.take(places.rows)
-    return _has_logits_of_fit(replace(part, folds=places.folds, scorers=model._scorers))
 
 
 def _has_logits_of_fit(rows: JudgedRows) -> bool:
@@ -276,7 +252,7 @@ def judged_file_rows(model: Any, table: ParquetTable) -> JudgedRows:
     Raises:
         InvalidValueError: This is not the table of ``fit``, or the model was loaded.
     """
-    places = getattr(model, "_places", None)
+    places = model.chosen_.basis.places
     if places is None or places.total != len(table):
         raise InvalidValueError("the rows of files are judged by the model that was fitted on these files")
     return _held_out(model, table.rows(places.rows))
@@ -352,14 +328,14 @@ def find_worst_rows(rows: JudgedRows, n: int = 20) -> WorstRows:
     by_class = np.concatenate([np.zeros_like(logits), logits], axis=1) if rows.classes == 2 else logits
     log_probability = log_softmax(by_class)
     of_truth = log_probability[np.arange(len(y)), y]  # logarithms, because most wrong rows have tiny ones
-    decided = model.decision_.decide_or_refer(logits if rows.costs is None else rows.costs.margins(logits))
+    decided = model.chosen_.decide(logits, rows.costs)
     paid = None if rows.costs is None else rows.costs.of_decisions(decided, y)
     keys = [of_truth] if paid is None else [of_truth, -paid]
     order = np.lexsort(keys)[:n]
-    names, shown = model.classes_[model._order], log_probability[:, 1] if rows.classes == 2 else of_truth
+    names, shown = model.chosen_.names.in_order, log_probability[:, 1] if rows.classes == 2 else of_truth
     found = {
         "truth": names[rows.y[order]],
-        "decision": labels_with_referred(decided[order], names, model.refer_label_),
+        "decision": labels_with_referred(decided[order], names, model.chosen_.refer_label),
         "probability": np.exp(shown[order]),
         **({} if paid is None else {"cost": paid[order]}),
     }

@@ -286,7 +286,7 @@ def values_by_period(model: Any, times: Sequence[Any] | None = None) -> list[Per
     Returns:
         The periods, the earliest first; none if the rows have no order or are too few, and for a loaded model.
     """
-    places = getattr(model, "_places", None)
+    places = model.chosen_.basis.places
     if places is None or not is_forward(getattr(model, "cv", None)) or len(places.rows) < 2 * FEWEST_ROWS:
         return []
     rows, order = held_out_rows(model), np.argsort(places.rows, kind="stable")
