@@ -23,6 +23,7 @@ from typing import Any
 import joblib
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from metricfit.core.arrays import Floats, Integers
@@ -210,7 +211,13 @@ def fit_family(
         log.info("%s is fitted on %s of %s rows", family.name, f"{fitted_rows:,}", f"{len(rows):,}")
     work = _FoldFits(family.prepare(training), training, parts, seed, jobs, deadline)
     # Folds are the parallel work; threads inside them would wait for each other.
-    with threadpool_limits(limits=1), without_nested_jobs() if is_large else nullcontext():
+    with (
+        threadpool_limits(limits=1),
+        without_nested_jobs() if is_large else nullcontext(),
+        warnings.catch_warnings(),
+    ):
+        # Filters belong to the process: a fold that ends in a thread takes away the filter of another fold.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = work.fit_in_time(watch)
     if isinstance(fitted, LeftOut):
         return fitted

@@ -2,10 +2,12 @@
 
 import threading
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from metricfit.boosting import prior_logits
 from metricfit.tabular.families.arithmetic import to_logits
@@ -130,3 +132,32 @@ def test_logits_give_the_probabilities_back():
     np.testing.assert_allclose(np.exp(to_logits(p, 3)), p)
     two = np.stack([1 - p[:, 0], p[:, 0]], axis=1)
     np.testing.assert_allclose(1 / (1 + np.exp(-to_logits(two, 2)[:, 0])), p[:, 0])
+
+
+class Unsettled(Recorder):
+    """The first fold ends, and takes its filter of warnings away, before the second one warns."""
+
+    entered, left = threading.Barrier(2), threading.Event()
+
+    def fit(self, train, held_out, *, seed, deadline):
+        if seed == 1:
+            self.entered.wait()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            if seed == 0:
+                self.entered.wait()
+                time.sleep(0.1)
+            else:
+                time.sleep(0.05)  # enters after the first fold, and leaves after it
+                self.left.wait()
+                warnings.warn("not converged", ConvergenceWarning, stacklevel=1)
+        self.left.set()
+        return Constant(float(seed))
+
+
+def test_folds_that_do_not_converge_are_no_warnings_in_threads(make_rows):
+    rows = make_rows(2)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        fit_family(Unsettled(), rows, splits_of(len(rows), 2), seed=0, jobs=2, deadline=Deadline())
+    assert not [each for each in seen if each.category is ConvergenceWarning]
