@@ -165,3 +165,13 @@ def test_predictions_of_fewer_rows_are_refused(rows):
     result, _ = call("--predictions", "theirs.csv")
     assert result.exit_code == 2
     assert "theirs.csv has 100 rows, fewer than the table" in " ".join(result.stderr.split())
+
+
+def test_the_order_of_classes_is_in_the_line_for_python(rows):
+    frame, name = rows
+    frame.assign(y=np.digitize(frame["a"], [-0.5, 0.5])).replace({"y": {0: "low", 1: "mid", 2: "high"}}).to_csv(
+        "t.csv", index=False
+    )
+    metric = ["--metric", "weighted_kappa(power=2)", "--order", "low,mid,high"]
+    _, found = call("--method", f"{name}:pipeline", *metric, "--json", "--quiet")
+    assert "y, ['low', 'mid', 'high'], ordered=True)" in found["python"] or "LGBM" in found["python"]

@@ -162,7 +162,8 @@ def run(options: Compare) -> None:
     if note is not None:
         result = replace(result, notes=(note, *result.notes))
     report = write_comparison_page(result, folder / "report.html", command=command_line())
-    command, python = fit_command(result, options, folder / "recommended"), fit_in_python(result, options.positive)
+    command = fit_command(result, options, folder / "recommended")
+    python = fit_in_python(result, options.positive, rows.order)
     summary = result.to_dict() | {
         "table_rows": table_rows,
         "compared_rows": len(y),
@@ -270,16 +271,17 @@ def fit_command(comparison: Comparison, options: Compare, out: Path) -> str | No
     return shlex.join([*words, "--out", str(out)])
 
 
-def fit_in_python(comparison: Comparison, positive: str | None) -> str | None:
+def fit_in_python(comparison: Comparison, positive: str | None, order: Sequence[Any] | None = None) -> str | None:
     """Return how the recommended method is fitted in Python; None if only its predictions are known."""
     name = comparison.recommended.removesuffix(TUNED)
+    y = "y" if order is None else f"pandas.Categorical(y, {list(order)}, ordered=True)"
     if isinstance(comparison.models.get(name), OutsidePredictions):
         return None
     if name == REFERENCE:
         return "lightgbm.LGBMClassifier().fit(X, y)"
     model = comparison.classifier()
     if name not in comparison.models:
-        return f"metricfit.{' '.join(repr(model).split())}.fit(X, y)"
+        return f"metricfit.{' '.join(repr(model).split())}.fit(X, {y})"
     own = name.replace(":", ".")
     if comparison.recommended == name:
         return f"{own}.fit(X, y)"
@@ -287,7 +289,7 @@ def fit_in_python(comparison: Comparison, positive: str | None) -> str | None:
     settings |= {"pos_label": model.pos_label} if positive is not None else {}
     settings |= {"average": comparison.average} if comparison.average != "macro" else {}
     said = "".join(f", {key}={value!r}" for key, value in settings.items())
-    return f"metricfit.TunedDecisionClassifier({own}, {comparison.metric!r}{said}).fit(X, y)"
+    return f"metricfit.TunedDecisionClassifier({own}, {comparison.metric!r}{said}).fit(X, {y})"
 
 
 def table_over_time(comparison: Comparison) -> Table:
@@ -318,7 +320,7 @@ def table_of(comparison: Comparison) -> Table:
         table.add_row(
             MARK if recommended else "",
             escape(row.name),
-            f"{row.mean:.3f}",
+            f"{round(row.mean, 3) + 0.0:.3f}",
             "" if row.difference is None else f"{row.difference:+.3f}",
             "" if row.seconds is None else f"{row.seconds:.1f}",
             *([held] if required else []),

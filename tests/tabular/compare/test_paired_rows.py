@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, fbeta_score
 
+from metricfit.decide.costs import row_costs
 from metricfit.metrics import get_metric
 from metricfit.tabular.compare.judging import MethodDecisions
 from metricfit.tabular.compare.paired_rows import FoldTest, RowTest
@@ -100,3 +101,24 @@ def test_without_decisions_or_with_many_classes_the_folds_are_compared():
     assert RowTest.of(many, np.arange(400) % 20, "macro", by_fold) is by_fold
     mixed = RowTest.of(many, labels, "macro", by_fold)
     assert mixed("a", "b").p_value == by_fold("a", "b").p_value
+
+
+def test_costs_of_rows_are_drawn_with_the_rows():
+    rng = np.random.default_rng(2)
+    n, labels = 4000, (np.random.default_rng(0).random(4000) < 0.1).astype(np.int64)
+    first, second = ((labels ^ (rng.random(n) < share)).astype(np.int64) for share in (0.02, 0.03))
+    amount = rng.gamma(2.0, 10.0, n)
+    metric = get_metric("cost(fp=4, fn='amount')")
+    costs = row_costs(metric, {"amount": amount}, n)
+    difference = costs.of_decisions(first, labels) - costs.of_decisions(second, labels)
+    folds = np.zeros(n, dtype=np.int64)
+    decisions = {name: MethodDecisions(None, each, folds=folds) for name, each in (("a", first), ("b", second))}
+    values = {"a": [costs.of_decisions(first, labels).mean()], "b": [costs.of_decisions(second, labels).mean()]}
+    test = RowTest.of(decisions, labels, "macro", FoldTest(values, metric), None, costs)
+    found = test("a", "b")
+    half = 1.96 * difference.std() / np.sqrt(n)
+    assert found.difference == pytest.approx(difference.mean())
+    assert found.interval == pytest.approx((difference.mean() - half, difference.mean() + half), abs=0.15 * half)
+    doubled = RowTest.of(decisions, labels, "macro", FoldTest(values, metric), np.full(n, 2.0), costs)
+    assert doubled("a", "b").interval == found.interval
+    assert RowTest.of(decisions, labels, "macro", FoldTest(values, metric)).evidence == "1 folds"

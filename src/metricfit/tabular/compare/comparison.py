@@ -210,13 +210,14 @@ class Comparison:
     @cached_property
     def _test(self) -> PairTest:
         by_fold = FoldTest({row.name: row.values for row in self.rows}, get_metric(self.metric))
-        grouped = self.groups is not None
-        return by_fold if grouped else RowTest.of(self.decisions, self.labels, self.average, by_fold, self.weight)
+        if self.groups is not None:
+            return by_fold
+        return RowTest.of(self.decisions, self.labels, self.average, by_fold, self.weight, self.costs)
 
     @property
     def tested_by(self) -> str:
         """How differences are tested, in words."""
-        if self.groups is None and not get_metric(self.metric).columns and len(self.classes) <= MOST_CLASSES:
+        if self.groups is None and len(self.classes) <= MOST_CLASSES:
             return "a paired bootstrap of the rows, each judged by models that did not see it"
         return "paired by fold; Nadeau and Bengio's corrected t-test, because the folds' training rows overlap"
 
@@ -445,7 +446,10 @@ def compare(
     yours = {model.name: YOURS for model in compared[1 + len(chosen) :]}
     judged_by = get_metric(metric_name)
     by_fold = FoldTest({key: [each.value for each in found] for key, found in by_row.items()}, judged_by)
-    test = by_fold if rows.groups is not None else RowTest.of(decisions, numbers[tested], average, by_fold, weight)
+    costs = row_costs(judged_by, columns, len(numbers)).take(tested) if columns else None
+    test: PairTest = by_fold
+    if rows.groups is None:
+        test = RowTest.of(decisions, numbers[tested], average, by_fold, weight, costs)
     standing = standings(
         by_row,
         judged_by,
@@ -474,7 +478,7 @@ def compare(
         notes=(*notes, *left_out),
         name=name,
         classes=classes,
-        costs=row_costs(get_metric(metric_name), columns, len(numbers)).take(tested) if columns else None,
+        costs=costs,
         decisions=decisions,
         groups=rows.groups,
         weight=weight,

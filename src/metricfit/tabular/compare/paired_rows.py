@@ -18,10 +18,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from metricfit import stats
-from metricfit.core.arrays import Floats, Integers
+from metricfit.core.arrays import Floats, Integers, to_numpy
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.costs import RowCosts
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric
 from metricfit.stats import Interval, Probabilities, SplitComparison
@@ -30,6 +31,7 @@ from metricfit.stats.results import compute_interval, compute_p_value
 DRAWS, TIE, LEVEL = 2000, 0.01, 0.95
 #: With more classes there are too many cells of two decisions and a label; the folds are then compared.
 MOST_CLASSES = 12
+ROWS_AT_A_TIME = 1000
 
 
 class PairTest(Protocol):
@@ -109,6 +111,7 @@ class RowTest:
         average: Its average over several classes.
         otherwise: The test of methods whose decisions are not known.
         weight: The weight of each row, or None.
+        costs: What decisions about the rows cost, for a metric that takes costs from columns.
     """
 
     values: Mapping[str, Sequence[float]]
@@ -119,6 +122,7 @@ class RowTest:
     average: ScalarAverage
     otherwise: PairTest
     weight: Floats | None = None
+    costs: RowCosts | None = None
     _known: dict[tuple[str, str], Floats] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -129,6 +133,7 @@ class RowTest:
         average: ScalarAverage,
         otherwise: FoldTest,
         weight: Floats | None = None,
+        costs: RowCosts | None = None,
     ) -> PairTest:
         """Return the test of the decisions of a comparison, or the other one where rows cannot be resampled.
 
@@ -138,12 +143,13 @@ class RowTest:
             average: The average over several classes.
             otherwise: The test of the folds.
             weight: The weight of each row, or None.
+            costs: What decisions cost, for a metric that takes costs from columns.
         """
         folds = next((each.folds for each in decisions.values()), None)
-        if folds is None or otherwise.metric.columns or labels.max() >= MOST_CLASSES:
+        if folds is None or (otherwise.metric.columns and costs is None) or labels.max() >= MOST_CLASSES:
             return otherwise
         decided = {name: each.decided for name, each in decisions.items()}
-        return cls(otherwise.values, decided, labels, folds, otherwise.metric, average, otherwise, weight)
+        return cls(otherwise.values, decided, labels, folds, otherwise.metric, average, otherwise, weight, costs)
 
     @property
     def evidence(self) -> str:
@@ -185,6 +191,10 @@ class RowTest:
         if (name, base) in self._known:
             return self._known[name, base]
         first, second = self.decided[name], self.decided[base]
+        if self.costs is not None:
+            paid = [to_numpy(self.costs.of_decisions(each, self.labels)) for each in (first, second)]
+            self._known[name, base] = self._draws_of_costs(paid[0] - paid[1])
+            return self._known[name, base]
         classes, rng = int(max(self.labels.max(), first.max(), second.max(), 1)) + 1, np.random.default_rng(0)
         total = np.zeros(DRAWS)
         for fold in range(self.folds.max() + 1):
@@ -201,6 +211,19 @@ class RowTest:
                 total += sign * self._value((drawn @ in_matrix).reshape(-1, classes, classes))
         self._known[name, base] = total / (self.folds.max() + 1)
         return self._known[name, base]
+
+    def _draws_of_costs(self, difference: Floats) -> Floats:
+        """Draw the difference of the mean costs over the folds; every row that differs is drawn a Poisson number."""
+        rng, total, number = np.random.default_rng(0), np.zeros(DRAWS), self.folds.max() + 1
+        weight = np.ones(len(difference)) if self.weight is None else self.weight
+        for fold in range(number):
+            part = np.flatnonzero(self.folds == fold)
+            weighed = (difference * weight)[part] / (number * weight[part].sum())
+            weighed = weighed[weighed != 0]
+            for at in range(0, len(weighed), ROWS_AT_A_TIME):
+                rows = weighed[at : at + ROWS_AT_A_TIME]
+                total += rng.poisson(size=(DRAWS, len(rows))) @ rows
+        return total
 
     def _value(self, matrix: Floats) -> Floats:
         if matrix.shape[-1] > 2:
