@@ -264,3 +264,50 @@ def test_labels_out_of_range_are_refused_among_soft_ones(wrong, shape):
     target = torch.tensor([wrong, *[0.5] * 8]).view(shape)
     with pytest.raises(InvalidValueError):
         MetricLoss("f1", task="multilabel" if len(shape) > 1 else None)(torch.zeros(shape), target)
+
+
+def test_the_public_apply_of_torch_gives_the_same(monkeypatch):
+    """The base class of autograd functions is torch's own; without its ``apply`` the public one is taken."""
+    batch = make_batch((40,), torch.float32, torch.float32, False, 0)
+    expected = value_and_gradient(MetricLoss("f1"), *batch)
+    calls = []
+
+    class WithoutBase(batch_counts._ValueOfBatch):
+        @classmethod
+        def apply(cls, *given):
+            calls.append(1)
+            return super().apply(*given)
+
+    monkeypatch.setattr(batch_counts, "getattr", lambda owner, name, default: default, raising=False)
+    monkeypatch.setattr(batch_counts, "_ValueOfBatch", WithoutBase)
+    monkeypatch.setattr(batch_counts, "_apply", batch_counts._find_apply())
+    torch.testing.assert_close(value_and_gradient(MetricLoss("f1"), *batch), expected)
+    assert calls
+
+
+@pytest.mark.parametrize("shape", [(8,), (8, 3)])
+@pytest.mark.parametrize("error", [ValueError, IndexError, RuntimeError, KeyError])
+def test_an_error_of_a_users_formula_is_raised_and_not_tried_again(error, shape):
+    calls = []
+
+    def broken(c):
+        calls.append(type(c.tp))
+        raise error("this formula has a fault")
+
+    with pytest.raises(error, match="this formula has a fault"):
+        MetricLoss(broken, task="multilabel" if len(shape) > 1 else None)(torch.zeros(shape), torch.ones(shape))
+    assert len(calls) == 1
+
+
+def test_a_formula_of_torch_functions_is_evaluated_with_tensors():
+    def smooth(c):
+        return torch.sigmoid(c.tp) / torch.add(c.tp + c.fp, c.fn)
+
+    value, gradient = value_and_gradient(MetricLoss(smooth), torch.tensor([1.0, -1.0]), torch.tensor([1, 0]))
+    assert value.isfinite()
+    assert (gradient != 0).all()
+
+
+def test_a_fault_of_type_in_a_users_formula_is_raised_from_tensors():
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'recall'"):
+        MetricLoss(lambda c: c.tp.recall)(torch.zeros(4), torch.ones(4))

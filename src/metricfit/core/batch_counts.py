@@ -325,7 +325,7 @@ class BatchCounts(Counts):
             The value with its gradient; None if the formula has to be evaluated with tensors, because it does not take
             dual numbers, does not give one number, or is too steep for the type of the logits.
         """
-        value: Tensor | None = _apply(*self.batch[:3], self, formula)  # type: ignore
+        value: Tensor | None = _apply(*self.batch[:3], self, formula)
         return value
 
 
@@ -409,8 +409,16 @@ class _ValueOfBatch(torch.autograd.Function):
         return of_logits, None, None, None, None
 
 
-#: ``_ValueOfBatch.apply`` without its search for transforms; an ordinary batch is under none.
-_apply = super(torch.autograd.Function, _ValueOfBatch).apply
+def _find_apply() -> Callable[..., Any]:
+    """Return ``_ValueOfBatch.apply`` of torch's base class, which does not search for transforms, if it has one.
+
+    An ordinary batch is under no transform.
+    """
+    apply: Callable[..., Any] = getattr(super(torch.autograd.Function, _ValueOfBatch), "apply", _ValueOfBatch.apply)
+    return apply
+
+
+_apply = _find_apply()
 
 
 def _is_steep(slopes: Slopes) -> bool:

@@ -143,6 +143,9 @@ class Dual:
         only[place] = 1.0
         return Dual(self.value[place], times(self.slopes, only))
 
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise TypeError("a dual number is no array")
+
     @property
     def is_one_number(self) -> bool:
         """Whether it is one number, and not one per class."""
@@ -201,8 +204,9 @@ def _keep_array(numbers: Any, shape: tuple[int, ...] | None) -> np.ndarray:
     return array if shape is None else array.reshape(shape)
 
 
-#: What a formula raises that does not take dual numbers, because it calls functions of torch, say.
-NOT_FOR_DUALS = (TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
+#: What a formula raises that does not take dual numbers: it calls functions of torch, say, or floats overflow where
+#: tensors are infinite. Any other error is one of the formula.
+NOT_FOR_DUALS = (TypeError, AttributeError, ArithmeticError)
 
 
 def _as_dual(number: Any, like: Any = 0.0) -> Dual:
