@@ -9,7 +9,7 @@ import torch
 
 from metricfit import MetricLoss, losses
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.losses import FocalLoss
+from metricfit.losses import FocalLoss, WeightedBCELoss
 from metricfit.losses.gradient_watch import ProbabilitiesWarning
 
 
@@ -133,3 +133,22 @@ def test_costs_beyond_float16_are_said_once():
     (gradient,) = torch.autograd.grad(MetricLoss("cost(fp=1, fn=1e6)")(wide, target), wide)
     assert gradient.isfinite().all()
     assert gradient.abs().max() > 65_504  # the warning says the truth
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1, 2, 2)])
+def test_a_weight_too_large_for_float16_is_warned_of_once(shape):
+    loss = WeightedBCELoss(1e6)
+    logits, target = torch.zeros(shape, dtype=torch.float16, requires_grad=True), torch.ones(shape)
+    with pytest.warns(UserWarning, match=r"WeightedBCELoss: float16 holds.*its weights, 1e\+06.*logits.float\(\)"):
+        loss(logits, target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(logits, target)
+        WeightedBCELoss(1e6)(logits.float(), target)
+        WeightedBCELoss(6e4)(logits, target)
+
+
+def test_the_losses_that_messages_name_are_importable():
+    with pytest.raises(InvalidValueError, match="losses.cross_entropy.WeightedCrossEntropyLoss or MetricLoss"):
+        WeightedBCELoss(task="multiclass")
+    assert losses.cross_entropy.WeightedCrossEntropyLoss()

@@ -2,12 +2,13 @@
 
 import math
 
+import pandas as pd
 import pytest
 import torch
 from torch.nn.functional import one_hot
 
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.losses import LDAMLoss, LogitAdjustedLoss, MetricLoss, Mix
+from metricfit.losses import EffectiveNumberBCELoss, LDAMLoss, LogitAdjustedLoss, MetricLoss, Mix
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 
 COUNTS = (500, 60, 3)
@@ -158,3 +159,27 @@ def test_the_ignored_label_is_an_integer():
 def test_label_smoothing_is_a_share(smoothing):
     with pytest.raises(InvalidValueError, match="label_smoothing"):
         WeightedCrossEntropyLoss(label_smoothing=smoothing)
+
+
+@pytest.mark.parametrize("make", [LogitAdjustedLoss, LDAMLoss])
+def test_counts_of_a_series_are_in_the_order_of_the_classes(make):
+    labels = pd.Series([2, 2, 2, 2, 0, 0, 1])
+    assert list(labels.value_counts().index) == [2, 0, 1]  # by frequency
+    assert make(labels.value_counts()).class_counts == (2.0, 1.0, 4.0)
+
+
+def test_counts_of_two_classes_of_a_series_are_negatives_first():
+    loss = EffectiveNumberBCELoss(0.99, pd.Series([1, 1, 1, 0]).value_counts())
+    assert loss.class_counts == (1, 3)
+    named = EffectiveNumberBCELoss(0.99, pd.Series(["no", "yes", "yes"]).value_counts())
+    assert named.class_counts == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "loss", [WeightedCrossEntropyLoss(), LogitAdjustedLoss((3, 4, 5)), MetricLoss("f1", task="multiclass")]
+)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float32])
+def test_one_hot_labels_are_class_numbers_also_of_a_square_batch(loss, dtype):
+    logits, numbers = torch.randn(3, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([2, 0, 1])
+    one_hot = torch.eye(3)[numbers].to(dtype)
+    torch.testing.assert_close(loss(logits, one_hot), loss(logits, numbers))

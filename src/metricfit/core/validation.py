@@ -212,13 +212,15 @@ def per_class(numbers: Iterable[float], rule: str) -> tuple[float, ...]:
     """Return a setting with one number per class.
 
     Args:
-        numbers: What the user passed. A dictionary or a set has no order of classes.
+        numbers: What the user passed. A pandas Series is read in the order of its index, which ``y.value_counts()``
+            has the classes in; a dictionary or a set has no order of classes.
         rule: What the setting is, for the message.
 
     Raises:
         InvalidTypeError: It is no sequence of numbers.
     """
     try:
+        numbers = numbers.sort_index() if hasattr(numbers, "sort_index") else numbers
         values = () if isinstance(numbers, (Mapping, Set, str)) else tuple(map(float, numbers))
     except (TypeError, ValueError):
         values = ()

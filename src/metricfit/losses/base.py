@@ -200,7 +200,7 @@ class ColumnLoss(BatchLoss):
     """
 
     #: The losses to use for exclusive classes instead, for messages.
-    _for_classes = "WeightedCrossEntropyLoss or MetricLoss"
+    _for_classes = "losses.cross_entropy.WeightedCrossEntropyLoss or MetricLoss"
 
     def __init__(self, *, task: Task | None = None, ignore_index: int | None = None, sync: bool = True) -> None:
         super().__init__(sync=sync)

@@ -85,11 +85,13 @@ class ProbabilitiesWarning(UserWarning):
 class RangeWatch:
     """Warns once if the logits of the forward passes 1, 2, 4 and 8 of one loss all look like probabilities.
 
-    Copies and loaded objects start from the beginning.
+    It also warns once of logits in float16 whose gradients can be infinite. Copies and loaded objects start from the
+    beginning.
     """
 
     def __init__(self) -> None:
         self.passes = 0
+        self.warned_of_half = False
         self.like_probabilities: int | None = 0  # checked passes so far; None if nothing is left to check
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -97,11 +99,26 @@ class RangeWatch:
 
     def look(self, module: nn.Module, logits: Tensor) -> None:
         """Look at a forward pass of a loss in training."""
-        if torch.compiler.is_compiling() or self.like_probabilities is None or not module.training:
+        if torch.compiler.is_compiling() or not module.training:
+            return
+        if logits.dtype == torch.float16:
+            largest = max(getattr(module, "positive_weight", 0.0), getattr(module, "negative_weight", 0.0))
+            self.look_at_half(type(module).__name__, "of its weights", largest)
+        if self.like_probabilities is None:
             return
         self.passes += 1
         if _is_power_of_two(self.passes) and logits.numel() and looks_at_values(logits, None):
             self.judge(logits, type(module).__name__)
+
+    def look_at_half(self, owner: str, what: str, largest: float) -> None:
+        """Warn once if gradients of logits in float16 can overflow, because costs or weights are too large for it."""
+        if HALF < largest < math.inf and not self.warned_of_half:
+            self.warned_of_half = True
+            warnings.warn(
+                f"{owner}: float16 holds numbers up to {HALF:,}, and gradients can be as large as the largest {what}, "
+                f"{largest:g}, and then infinite. Divide them by a constant, or pass logits.float()",
+                stacklevel=6,
+            )
 
     def judge(self, logits: Tensor, owner: str, remedy: str = "") -> None:
         """Judge the logits of a pass that is checked.
@@ -146,7 +163,6 @@ class TrainingWatch:
         self.last = last
         self.passes = 0
         self.warned = False
-        self.warned_of_half = False
         self.range = RangeWatch()
         self._hooks: list[RemovableHandle] = []
         self.values: list[float] = []  # the losses of the passes that are compared
@@ -184,8 +200,8 @@ class TrainingWatch:
         is_checked = _is_power_of_two(self.passes)
         if not is_checked and self.passes > STALL_AT:
             return
-        if logits.dtype == torch.float16 and not self.warned_of_half:
-            self._look_at_costs(max(map(abs, module.metric.bounds)), _owner(module))
+        if logits.dtype == torch.float16:
+            self.range.look_at_half(_owner(module), "of its costs", max(map(abs, module.metric.bounds)))
         if not looks_at_values(logits, module.validate) or not logits.numel():
             return
         if is_checked:
@@ -196,17 +212,6 @@ class TrainingWatch:
                 self._watch_gradient(loss, logits, _owner(module))
         if self.passes <= STALL_AT and module.memory is None and not module.metric.minimize:
             self._compare(loss, _owner(module))
-
-    def _look_at_costs(self, largest: float, owner: str) -> None:
-        """Warn once if gradients of logits in float16 can overflow, because costs are too large for it."""
-        if math.isfinite(largest) and largest > HALF:
-            self.warned_of_half = True
-            warnings.warn(
-                f"{owner}: float16 holds numbers up to {HALF:,}, and the gradients of this metric, whose values go up "
-                f"to {largest:g}, can be larger, and then infinite. Divide its costs by a constant, or pass "
-                "logits.float()",
-                stacklevel=6,
-            )
 
     def _watch_gradient(self, loss: Tensor, logits: Tensor, owner: str) -> None:
         """Check the gradient of this forward pass when it is computed."""
