@@ -149,6 +149,6 @@ def test_a_weight_too_large_for_float16_is_warned_of_once(shape):
 
 
 def test_the_losses_that_messages_name_are_importable():
-    with pytest.raises(InvalidValueError, match="losses.cross_entropy.WeightedCrossEntropyLoss or MetricLoss"):
+    with pytest.raises(InvalidValueError, match=r"losses\.cross_entropy\.WeightedCrossEntropyLoss or MetricLoss"):
         WeightedBCELoss(task="multiclass")
     assert losses.cross_entropy.WeightedCrossEntropyLoss()
