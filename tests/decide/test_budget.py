@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
 from metricfit import TunedDecisionClassifier
-from metricfit.decide import TopLabelsDecision, best_decision
+from metricfit.decide import DecisionModule, TopLabelsDecision, best_decision
 from metricfit.decide.budget import choose_top_labels
 from metricfit.decide.decision import restore_decision
 from metricfit.decide.held_out import collect_label_rows
@@ -124,6 +124,26 @@ def test_a_budget_stands_for_itself():
         best_decision(np.linspace(-1, 1, 300), y % 2, "f1", budget=3, subject_to="recall >= 0.5")
     with pytest.raises(ValueError, match="two classes or several labels"):
         best_decision(np.eye(3)[y], y, "f1", budget=3)
+
+
+@pytest.mark.parametrize(
+    "metric", ["mcc", "accuracy", "f1[2]", lambda c: c.tp / np.maximum(c.tp + c.fp + c.fn, 1)], ids=str
+)
+def test_every_metric_of_counts_has_best_labels(metric):
+    z, y = draw_labels()
+    rows = collect_label_rows(z, y, None, None)
+    goal = Goal(get_metric(metric))
+    found, top = choose_top_labels(rows, goal, 3), TopLabelsDecision(np.ones(12), np.zeros(12), 3)
+    p = 1 / (1 + np.exp(-z))
+    values = [label_value(each.decide(z), p, None, goal.metric, "macro") for each in (found, top)]
+    assert values[0] >= values[1]
+    if metric != "accuracy":
+        assert values[0] > values[1] + 0.005
+
+
+def test_a_module_is_not_for_a_number_of_labels():
+    with pytest.raises(ValueError, match="gives every row as many labels"):
+        DecisionModule(torch.nn.Identity(), TopLabelsDecision([1.0, 1.0], [0.0, 0.0], 1))
 
 
 @pytest.fixture(scope="module")

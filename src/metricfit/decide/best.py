@@ -78,8 +78,8 @@ def best_decision(
         prevalence: The class balance to decide for, if it differs from that of these rows: the share of the positive
             class, or one share per class (such as ``shares`` of ``estimate_prevalence``). Rows of each class are
             assumed to look as they do here.
-        budget: Exactly how many of these rows are positive, or how many labels each row has (``decide.budget``). It
-            stands for itself, without requirements and without a prevalence.
+        budget: How many of these rows are positive, or exactly how many labels each row has (``decide.budget``). Rows
+            with equal logits are decided alike. It stands for itself, without requirements and without a prevalence.
         seed: The seed of the bootstrap, and of the rows that choose the order of tests for a confidence.
 
     Returns:

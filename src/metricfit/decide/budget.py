@@ -14,13 +14,13 @@ each time by the best share. Every step makes a decision for all rows, and the b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from metricfit.core.arrays import Booleans, Floats, Integers
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import duals
 from metricfit.decide.calibration import sigmoid
 from metricfit.decide.decision import ThresholdDecision, TopLabelsDecision, largest
 from metricfit.decide.held_out import HeldOut
@@ -67,7 +67,7 @@ def choose_within_budget(rows: HeldOut, goal: Goal, budget: int) -> ThresholdDec
     Args:
         rows: Calibrated logits of held-out rows of two classes, or with several labels.
         goal: The metric, its average and the rule.
-        budget: The number.
+        budget: The number. Of equal logits of two classes all are positive, so that there may be more.
 
     Returns:
         The decision, with its value on the rows and an interval by resamples of them.
@@ -132,7 +132,7 @@ def choose_top_labels(rows: HeldOut, goal: Goal, budget: int) -> TopLabelsDecisi
     cells = counts_of(best.decide(rows.logits))
     best_value = float(value(cells))
     for _ in range(STEPS):
-        decision = TopLabelsDecision(*_slopes(goal, cells), budget)
+        decision = TopLabelsDecision(*_slopes(value, cells), budget)
         found = counts_of(decision.decide(rows.logits))
         if (reached := float(value(found))) > best_value:
             best, best_value = decision, reached
@@ -144,14 +144,27 @@ def choose_top_labels(rows: HeldOut, goal: Goal, budget: int) -> TopLabelsDecisi
     return best
 
 
-def _slopes(goal: Goal, cells: Floats) -> tuple[Floats, Floats]:
-    """Return by how much the metric grows with the probability of a label that is called, and without it."""
-    tp, fp, fn, tn = (
-        np.broadcast_to(slope, cells[0].shape) for slope in goal.metric(Counts(*duals(list(cells)))).slopes
-    )
-    weight = cells[0] + cells[2] if goal.average == "weighted" else 1.0
-    sign = -1.0 if goal.metric.minimize else 1.0
-    return sign * weight * (tp - fp - fn + tn), sign * weight * (fp - tn)
+#: By how much counts are changed for a slope, as a share of the rows.
+CHANGE = 1e-4
+
+
+def _slopes(value: Callable[[Floats], Floats], cells: Floats) -> tuple[Floats, Floats]:
+    """Return by how much a value grows with the probability of a label that is called, and without it.
+
+    Args:
+        value: The value of counts ``(4, ..., c)``, higher is better.
+        cells: Counts ``(4, c)``.
+    """
+    step = CHANGE * cells[:, 0].sum()
+    slopes = []
+    for place in range(4):
+        below = np.minimum(step, cells[place])  # counts stay at least 0
+        ends = [np.repeat(cells[:, None], cells.shape[1], axis=1) for _ in range(2)]  # one label is changed in each row
+        for end, change in zip(ends, (step, -below), strict=True):
+            end[place] += np.diag(np.broadcast_to(change, below.shape))
+        slopes.append((value(ends[0]) - value(ends[1])) / (step + below))
+    tp, fp, fn, tn = slopes
+    return tp - fp - fn + tn, fp - tn
 
 
 def best_rows(gains: Floats, budget: int) -> Booleans:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from metricfit.core.numerics import is_positive
 from metricfit.core.tensor_numerics import counting_dtype
 from metricfit.core.thresholds import PerLabel
-from metricfit.decide.decision import Decision, LabelDecision
+from metricfit.decide.decision import Decision, LabelDecision, TopLabelsDecision
 from metricfit.errors import InvalidTypeError, InvalidValueError
 
 #: The buffers of a decision that say of which kind it is; exactly one of them is not None.
@@ -71,7 +71,7 @@ class DecisionModule(nn.Module):
 
     Raises:
         InvalidTypeError: The model is no module, or the decision no Decision.
-        InvalidValueError: The decision holds NaN, refers rows, or is about costs of each row.
+        InvalidValueError: The decision holds NaN, refers rows, is about costs of each row, or about a number of labels.
 
     Example:
         >>> from metricfit.decide import ThresholdDecision
@@ -105,7 +105,8 @@ class DecisionModule(nn.Module):
 
         Raises:
             InvalidTypeError: The decision is no Decision.
-            InvalidValueError: The decision holds NaN, refers rows, or is about costs of each row.
+            InvalidValueError: The decision holds NaN, refers rows, is about costs of each row, or about a number of
+                labels.
         """
         weight = next((each for each in self.model.parameters() if each.is_floating_point()), torch.empty(0))
         dtype, device = counting_dtype(weight.dtype), weight.device
@@ -126,6 +127,11 @@ class DecisionModule(nn.Module):
             raise InvalidValueError(
                 "a DecisionModule decides every row, and this decision refers some; use dataclasses.replace(decision, "
                 "referral=None), and decision.referred(logits) beside it"
+            )
+        if isinstance(decision, TopLabelsDecision):
+            raise InvalidValueError(
+                "a DecisionModule compares each label with a threshold, and this decision gives every row as many "
+                "labels as the others: call decision.decide(logits), which takes tensors"
             )
         held: dict[str, Any] = dict.fromkeys((*KINDS, "costs")) | decision.numbers
         held |= {name: _round_up(held[name], dtype) for name in ("threshold", "thresholds") if held[name] is not None}
