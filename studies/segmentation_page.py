@@ -286,7 +286,7 @@ def rates_finding(cells: Cells) -> str:
         "The losses at an edge might be better with a rate that was not tried, so part of the lead of metric F1 and of "
         "Dice over cross-entropy at the argmax may be due to the grid. At the same rate metric F1 is ahead as well: at "
         f"{lowest:g}, with the first seed, its validation value (the mean of the default and the tuned decision) is "
-        f"{100 * (rival - at_edge):.1f} hundredths above that of cross-entropy. Lower rates were not tried for any "
+        f"{100 * (rival - at_edge):.1f} hundredths above cross-entropy's. Lower rates were not tried for any "
         f"loss. On the membranes only {at_membrane_edges} is at an edge."
     )
 

@@ -1,6 +1,6 @@
 """Draw how cost grows, and fill in the tables of docs/evidence/speed.md: docs/img/cost-growth-*.svg.
 
-The numbers are those of benchmarks/results/growth, which ``benchmarks.growth`` and ``benchmarks.growth_processes``
+The numbers come from benchmarks/results/growth, which ``benchmarks.growth`` and ``benchmarks.growth_processes``
 measure. Every picture carries a digest of them, by which a test sees that it is up to date.
 """
 

@@ -1,6 +1,6 @@
 """Time a step read from a table against a step computed, on one CPU thread; fill docs/concepts/numerics.md.
 
-The table is that of the supplement to Tsoi et al. 2022, Sec. 3: p cut to two decimals, the step worked out beforehand;
+The table comes from the supplement to Tsoi et al. 2022, Sec. 3: p cut to two decimals, the step worked out beforehand;
 and a finer one. It is tried where it would be used, inside the library's own blocked kernel, where only the step's
 value and slope differ, and alone. A round's figure is the least CPU time of 40 interleaved repeats: waiting for other
 programs does not count, and throttling hits both alike. The ratio is given over seven rounds, since other programs

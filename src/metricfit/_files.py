@@ -20,7 +20,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-#: Seconds after which a temporary name is taken for that of a process that was killed: a day.
+#: Seconds after which the process of a temporary name is taken for killed: a day.
 STALE_AFTER = 86_400.0
 _UNFINISHED = re.compile(r"\..*\.unfinished")
 

@@ -305,7 +305,7 @@ class PerMember(nn.Module):
     ``members``. Logits ``(n, c)``, which `TabM` gives in eval mode, go to one objective alone.
 
     An objective with state (parameters, or buffers such as running counts and multipliers) is copied for each member,
-    so that its state is that of one member, and the copies are called in turn. An objective without state is called
+    so that each member has its own state, and the copies are called in turn. An objective without state is called
     once, under ``vmap``, which takes a tenth of the time with 32 members.
 
     Args:

@@ -151,7 +151,7 @@ def test_a_threshold_outside_0_to_1_is_explained_and_kept_in_the_field(opened, t
     page = opened(written(tmp_path, *sized))
     assert typed(page, text) == text
     said = page.locator(".explanation").text_content()
-    assert said == f"Scores lie from 0 to 1, and {text} does not: the numbers are those of {clamped:g}."
+    assert said == f"Scores lie from 0 to 1, and {text} does not: the numbers belong to {clamped:g}."
     assert page.locator(".explanation").is_visible()
     assert in_effect(page) == clamped
     check(page, *sized)
@@ -166,7 +166,7 @@ def test_a_threshold_without_stored_counts_is_explained(opened, tmp_path):
     said = page.locator(".explanation").text_content()
     shown_threshold = page.locator(".effect").text_content()
     assert said == (
-        f"This page does not hold the counts of 0.3217654: the numbers are those of {shown_threshold}, the next "
+        f"This page does not hold the counts of 0.3217654: the numbers belong to {shown_threshold}, the next "
         "threshold that it holds."
     )
     assert 0.3217654 < in_effect(page) <= 0.322

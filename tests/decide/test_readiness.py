@@ -27,7 +27,7 @@ def test_the_number_of_further_rows_is_about_enough():
     ("text", "said"),
     [
         ("fpr <= 0.06", "negatives"),
-        ("precision >= 0.9", "rows called positive"),
+        ("precision >= 0.9", "flagged rows"),
         ("accuracy >= 0.9", "rows"),
         ("recall >= 0.92", "needs far more than 100,000 positives"),
     ],

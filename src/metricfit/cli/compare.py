@@ -107,7 +107,7 @@ class Result(TypedDict):
 
 
 def run(options: Compare) -> None:
-    """Compare methods, and write the report; the options are those of ``options.Compare``."""
+    """Compare methods, and write the report; ``options.Compare`` lists the options."""
     check_folder(options.out)
     out, quiet = options.out, options.quiet
     check_aim(options)

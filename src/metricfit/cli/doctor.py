@@ -51,7 +51,7 @@ class Result(TypedDict):
 
 
 def run(options: Doctor) -> None:
-    """Say what looks wrong in a table; the options are those of ``options.Doctor``."""
+    """Say what looks wrong in a table; ``options.Doctor`` lists the options."""
     check_aim(options)
     if [str(path) for path in options.data].count(STANDARD_INPUT) > 1:
         raise UserError("Standard input (-) is one table; give the others as files.")

@@ -28,7 +28,7 @@ SHOWN = 6
 
 
 def run(options: Evaluate) -> None:
-    """Compute the metrics of a saved model; the options are those of ``options.Evaluate``."""
+    """Compute the metrics of a saved model; ``options.Evaluate`` lists the options."""
     report, threshold = options.report, options.threshold
     check_named(options)
     if report is not None:

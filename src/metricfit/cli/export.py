@@ -26,7 +26,7 @@ class Result(OnnxExport):
 
 
 def run(options: Export) -> None:
-    """Write a saved model as an ONNX graph; the options are those of ``options.Export``."""
+    """Write a saved model as an ONNX graph; ``options.Export`` lists the options."""
     check_file(options.onnx, "--onnx", options.overwrite)
     classifier = load_any_model(options.model)
     rows, data = None, options.data

@@ -133,7 +133,7 @@ OF_FACTS = (
 
 
 def run(options: Fit) -> None:
-    """Train a classifier, and write the model and its report; the options are those of ``options.Fit``."""
+    """Train a classifier, and write the model and its report; ``options.Fit`` lists the options."""
     check_folder(options.out)
     out = options.out
     check_aim(options)

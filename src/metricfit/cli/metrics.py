@@ -32,7 +32,7 @@ class Result(TypedDict):
 
 
 def run(options: Metrics) -> None:
-    """List the metrics; the options are those of ``options.Metrics``."""
+    """List the metrics; ``options.Metrics`` lists the options."""
     formulas = {repr(entry): entry.summary for entry in map(registry.find, registry.names())}
     width = max(map(len, formulas))
     lines = [f"{name:{width}}  {formula}" for name, formula in formulas.items()]

@@ -73,7 +73,7 @@ def _completion(name: str) -> Callable[[str], list[str]] | None:
 
 
 def describe_fields(cls: type) -> dict[str, str]:
-    """Return the descriptions of the fields of a class, as its docstring and those of its bases list them.
+    """Return the descriptions of the fields of a class, as its docstring and its bases' docstrings list them.
 
     >>> describe_fields(Evaluate)["target"]
     'Name of the column with the labels.'

@@ -45,7 +45,7 @@ class Result(TypedDict):
 
 
 def run(options: Predict) -> None:
-    """Predict new rows with a saved model; the options are those of ``options.Predict``."""
+    """Predict new rows with a saved model; ``options.Predict`` lists the options."""
     out, threshold = options.out, options.threshold
     check_file(out, "--out", options.overwrite)
     if out.suffix.lower() not in WRITABLE:

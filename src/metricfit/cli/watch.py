@@ -41,7 +41,7 @@ class Result(TypedDict):
 
 
 def run(options: Watch) -> None:
-    """Test whether requirements still hold; the options are those of ``options.Watch``."""
+    """Test whether requirements still hold; ``options.Watch`` lists the options."""
     picture = options.picture
     if picture is not None and picture.suffix.lower() not in PICTURES:
         raise UserError(f"--picture writes {', '.join(PICTURES)}; {quote(picture.name)} ends in none of them.")

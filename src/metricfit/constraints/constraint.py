@@ -267,7 +267,7 @@ class MeasuredConstraint(Constraint):
             The violations, and for each whether it was measured; None before the first batch.
 
         Raises:
-            InvalidStateError: They are those of held-out rows, and ``observe_held_out`` was not called.
+            InvalidStateError: They belong to held-out rows, and ``observe_held_out`` was not called.
         """
         amount = getattr(self, self.records[-1])
         if self.held_out and self.multiplier is not None and (amount is None or is_false(amount.sum())):

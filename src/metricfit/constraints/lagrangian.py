@@ -314,7 +314,7 @@ class AugmentedLagrangian(LateBuffers):
 
 
 def _check_measured(constraints: Iterable[nn.Module]) -> None:
-    """Refuse constraints whose violation cannot be measured on other rows than those of training."""
+    """Refuse constraints whose violation cannot be measured on other rows than the training rows."""
     for constraint in constraints:
         if isinstance(constraint, RankingConstraint):
             kept = "has no multipliers" if constraint.per == "pair" else "has one multiplier per training sample"

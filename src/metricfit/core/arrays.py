@@ -253,8 +253,8 @@ def split_masses(mass: Array, rest: Array, target: Array, weight: Array | None) 
     """Split each sample into a true and a false positive, and a false and a true negative.
 
     Args:
-        mass: How much of the sample is called positive.
-        rest: How much of it is called negative.
+        mass: How much of the sample is predicted positive.
+        rest: How much of it is predicted negative.
         target: How much of it is positive.
         weight: Its weight, or None.
     """

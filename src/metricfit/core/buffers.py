@@ -47,7 +47,7 @@ class LateBuffers(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        #: The buffers that were made together with those of the module that this one is a copy of.
+        #: If this module is a copy: the buffers that were made together with the original's buffers.
         self._with_original: set[str] = set()
         for name in self.late:
             self.register_buffer(name, None)

@@ -82,7 +82,7 @@ class Columns:
         return replace(self, target=exact(self.target), weight=weight)
 
     def _count_groups(self, mass: Array, rest: Array) -> Array:
-        """Sum the masses of positive and negative decisions over all samples, or over those of each group."""
+        """Sum the masses of positive and negative decisions over all samples, or over the samples of each group."""
         if self.group is None:
             return sum_masses(mass, rest, self.target, self.weight)
         parts = namespace(mass).stack(split_masses(mass, rest, self.target, self.weight))
@@ -143,7 +143,7 @@ class Classes:
         return self.group is not None or self._keeps_images
 
     def _labelled(self) -> tuple[int, Array, Array, int, Array]:
-        """Return the number of classes, decisions and weights, the number of groups or images, and that of a sample."""
+        """Return the number of classes, decisions, weights, the number of groups or images, and the group of each."""
         axis, true = self.layout.class_axis, self.target
         classes, chosen = self.logits.shape[axis], largest_along(self.logits, axis)
         weight = full(true, true.shape, 1.0, exact_type(true)) if self.weight is None else self.weight
@@ -210,7 +210,7 @@ class Classes:
         return self.target if is_floating(self.target) else cast(self._one_hot(self.target), decided.dtype)
 
     def _count_groups(self, decided: Array) -> Array:
-        """Sum decisions of the logits' shape over all samples, or over those of each group."""
+        """Sum decisions of the logits' shape over all samples, or over the samples of each group."""
         axis, xp = self.layout.class_axis, namespace(decided)
         positive = self._shares(decided)
         negative = 1 - positive

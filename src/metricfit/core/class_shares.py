@@ -79,7 +79,7 @@ class TargetJudge:
         self.conclude(f"{name} {tuple(target.shape)}", stacklevel=6)
 
     def observe(self, target: Array, ignore_index: int | None = None) -> None:
-        """Inspect another part of the targets without judging it. The arguments are those of ``look``."""
+        """Inspect another part of the targets without judging it. The arguments are the same as in ``look``."""
         if self.settled or 0 in target.shape:
             return
         y = constant(target) if is_floating(target) else exact(target)

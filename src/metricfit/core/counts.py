@@ -123,7 +123,7 @@ class Counts:
             dim: Position of the new axis, before the class axis.
 
         Returns:
-            Counts with one more axis. Their classes are exclusive if those of all parts are.
+            Counts with one more axis. Their classes are exclusive if all parts have exclusive classes.
 
         Raises:
             InvalidValueError: There are no counts, or ``dim`` is out of range.

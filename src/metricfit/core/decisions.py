@@ -89,7 +89,7 @@ def count_labels(
 ) -> Counts:
     """Count labels against labels.
 
-    The arguments are those of ``Counts.from_labels``, and ``matrix`` is as in ``count_hard``.
+    The arguments are as in ``Counts.from_labels``, and ``matrix`` is as in ``count_hard``.
     """
     like = next((labels for labels in (target, predicted) if is_tensor(labels)), None)
     predicted, target = (in_kind_of(_as_array(labels), like) for labels in (predicted, target))

@@ -38,8 +38,8 @@ def gather_over_ranks(local: Tensor, dim: int = 0) -> Tensor:
     """Join the tensors of all ranks, in the order of the ranks, along an axis in which their sizes may differ.
 
     This is for losses that are not functions of sums over samples, such as losses over pairs. The gradient is as in
-    ``sum_over_ranks``: that of the rank's own part is multiplied by the number of ranks, and the other parts have none.
-    There are two all-gathers: of the shapes, and of the tensors padded to the longest.
+    ``sum_over_ranks``: the gradient of a rank's part is multiplied by the number of ranks; other parts have no
+    gradient. There are two all-gathers: of the shapes, and of the tensors padded to the longest.
 
     Args:
         local: The tensor of this rank.

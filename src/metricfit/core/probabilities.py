@@ -38,7 +38,7 @@ def logits_of(
         Logits of the same shape, at least in float32.
 
     Raises:
-        InvalidValueError: Values are outside of 0 to 1, or those of exclusive classes do not sum to 1.
+        InvalidValueError: Values are outside of 0 to 1, or probabilities of exclusive classes do not sum to 1.
 
     Example:
         >>> logits_of(torch.tensor([0.5, 0.75]), torch.tensor([0, 1]))

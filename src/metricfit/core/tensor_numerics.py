@@ -56,7 +56,7 @@ def safe_inverse(denominator: Tensor) -> Tensor:
 
 
 def share_with_slopes(part: Tensor, rest: Tensor, of_part: Tensor, of_rest: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``share`` and its derivatives, from those of both amounts; each operation is a launch on a GPU."""
+    """Return ``share`` and its derivatives from both amounts' derivatives; each operation is a launch on a GPU."""
     inverse = safe_inverse(part + rest)
     value = part * inverse
     slopes = torch.addcmul(of_part * (rest * inverse), of_rest, value, value=-1)
@@ -175,7 +175,7 @@ def differentiates_forward() -> bool:
 
 
 def in_backward() -> bool:
-    """Return whether a backward pass is running; a forward pass within one is that of a checkpoint."""
+    """Return whether a backward pass is running; a forward pass within one belongs to a checkpoint."""
     current = getattr(torch._C, "_current_graph_task_id", None)
     return current is not None and current() != -1
 

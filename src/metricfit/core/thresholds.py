@@ -54,7 +54,7 @@ class PerLabel:
     are possible.
 
     Args:
-        thresholds: Probabilities ``(c,)`` as a list, an array or a tensor, for example those of
+        thresholds: Probabilities ``(c,)`` as a list, an array or a tensor, for example from
             ``curves.best_thresholds``; or a ``decide.Decision``, whose thresholds of logits become probabilities.
             Numbers are kept as a float64 array; a tensor is kept as it is, with its gradient.
             They lie from 0 to 1, or are infinite: then a label is never called. Losses need numbers strictly between 0

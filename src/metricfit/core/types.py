@@ -25,7 +25,7 @@ Average = ScalarAverage | None
 #: What a class counts for where its metric is 0/0: 0, 1, or nothing; None is the default of each average.
 ZeroDivision = Literal[0, 1, "skip"] | None
 
-#: Where decisions are made: a probability, one per label, several for all labels, that of a decision, or for multiclass
+#: Where decisions are made: a probability, one per label, several for all labels, a decision, or for multiclass
 #: "dynamic"; None is the default.
 Thresholds: TypeAlias = """
     float | Literal["dynamic"] | Sequence[float] | Tensor | PerLabel | ThresholdGrid | ThresholdOfLogits | None

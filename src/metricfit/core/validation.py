@@ -16,7 +16,8 @@ from metricfit.core.arrays import Array, is_boolean, is_floating, is_tensor
 from metricfit.core.numerics import constant
 from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, MetricfitError, quote
 
-#: The largest difference from 1 of a sum of class shares that counts as rounding, and that of shares in half precision.
+#: The largest difference from 1 of a sum of class shares that counts as rounding, and the same for shares in half
+#: precision.
 EXACT_SUM, COARSE_SUM = 1e-3, 1e-2
 
 

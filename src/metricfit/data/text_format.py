@@ -196,8 +196,8 @@ def _describe_guesses(
 def _title_lines(text: str, separator: str) -> list[str]:
     """Return the lines above the header, as exports of spreadsheets have them: a title, and lines without entries.
 
-    They have one entry each, or at most a quarter of those of the header, which has at least three, none of them a
-    number. The line below the header has as many fields.
+    They have one entry each, or at most a quarter as many as the header, which has at least three, and no
+    numbers. The line below the header has as many fields.
     """
     lines = list(islice(io.StringIO(text, newline=""), MAX_TITLES + 2))
     try:
@@ -410,7 +410,7 @@ def explained_errors(path: Path, written: TextFormat, names: list[str]) -> Itera
     except pd.errors.EmptyDataError:
         raise TableError(f"{path} has no columns.") from None
     except pd.errors.ParserWarning:
-        hint = separator_hint(names) or " Name every column, also that of row names (in R: write.csv)."
+        hint = separator_hint(names) or " Name every column, also the column of row names (in R: write.csv)."
         raise TableError(
             f"{path} has {len(names)} names in its header and more fields in its rows, so names cannot be assigned "
             f"to fields.{hint}"

@@ -75,7 +75,7 @@ def best_decision(
             independent draws and were not used to fit the model. By default the requirements are met on these rows
             alone. The requirements must be on recall, fnr, specificity, fpr, precision, npv, accuracy or
             selection_rate. Of several classes, a fifth of the rows chooses which offsets are tested.
-        prevalence: The class balance to decide for, if it differs from that of these rows: the share of the positive
+        prevalence: The class balance to decide for, if these rows have another: the share of the positive
             class, or one share per class (such as ``shares`` of ``estimate_prevalence``). Rows of each class are
             assumed to look as they do here.
         budget: How many of these rows are positive, or exactly how many labels each row has (``decide.budget``). Rows
@@ -163,7 +163,7 @@ def _label_rows(logits: Array, target: Array, weight: Array | None, groups: Any)
         raise InvalidValueError(f"labels {y.shape} need logits of the same shape, got {z.shape}")
     if not ((y == 0) | (y == 1)).all():
         raise InvalidValueError("labels (n, c) must be 0 or 1")
-    # The rows are checked as those of a classifier are; class numbers have no part in it.
+    # The rows are checked as for a classifier; class numbers have no part in it.
     z, _, w = check_rows(z, np.zeros(len(z), dtype=np.int64), weight)
     return collect_label_rows(z, y.astype(np.int64), w, check_groups(groups, len(y)))
 
@@ -299,8 +299,8 @@ def best_referral(
 
     Returns:
         The decision about logits as they were given. ``referral`` is the region, with its share of these rows; value,
-        intervals and requirements are those of the other rows. If no region meets the requirements, it is the one with
-        the smallest violation, and ``evidence.not_reachable`` says so.
+        intervals and requirements are measured on the other rows. If no region meets the requirements, it is the one
+        with the smallest violation, and ``evidence.not_reachable`` says so.
 
     Raises:
         InvalidValueError: Neither ``max_share`` nor ``subject_to`` is given, there are several labels or rows of one

@@ -38,7 +38,7 @@ def check_budget(budget: Any, outputs: int, rows: int, *, has_labels: bool) -> i
     """Return a budget as a number.
 
     Args:
-        budget: The number of rows that are called positive, or of labels of each row.
+        budget: The number of rows to flag, or of labels per row.
         outputs: Number of logits per row: labels, or classes if there are several.
         rows: Number of rows.
         has_labels: Whether rows have several labels.

@@ -1,6 +1,6 @@
 r"""Decisions whose requirements hold on new rows with a given probability: thresholds, and offsets of several classes.
 
-The rows are taken as independent draws of one population, and their scores as those of a model that was fitted on other
+The rows are taken as independent draws of one population, and their scores as made by a model that was fitted on other
 rows. Every threshold t has the p-value p(t) of the hypothesis "a requirement is violated at t": the largest of the
 exact p-values of the requirements (``bounds``). It is valid, because some requirement is violated there, and its
 own p-value is not larger (intersection-union test). So several requirements cost nothing beyond the hardest of them.
@@ -25,7 +25,7 @@ other four fifths, at the whole of alpha. In simulations (six settings, 400 to 5
 0.8) this found thresholds of a higher recall than sharing alpha among 8, 20 or 50 thresholds in all six, by 0.04 to
 0.11, and a fifth was better than a third or a half of the rows.
 
-*Out-of-fold scores* are not those of one model that was fitted on other rows: new rows are scored by the mean of the
+*Out-of-fold scores* do not come from one model that was fitted on other rows: new rows are scored by the mean of the
 folds' models or by a model of all rows, and weights and stopping times were chosen on the same rows. Thresholds are
 then certified at half of alpha, by analogy with cross-validated prediction intervals, which may fail at twice their
 nominal rate (Barber et al. 2021). If no threshold is certified there, the whole of alpha is used. This is a margin for
@@ -275,7 +275,7 @@ def choose_path(logits: Floats, y: Integers, counted: Floats, learning: Booleans
 
     Args:
         logits: Logits of all rows.
-        y: Labels 0 and 1; those of the learning rows are used.
+        y: Labels 0 and 1; only the learning rows' labels are used.
         counted: How often each row counts.
         learning: Which rows the path is chosen on.
         goal: The metric and the requirements.
@@ -434,7 +434,7 @@ class CertaintyShortfall(NamedTuple):
     Attributes:
         requirement: The requirement.
         wanted: The number of standard errors.
-        ratio: The number of rows that test, by that of the rows whose counts are given.
+        ratio: The number of rows that test, divided by the number of rows whose counts are given.
         level: The level of the test.
     """
 

@@ -248,8 +248,8 @@ def judge_cost_decision(decision: RowCostDecision, rows: HeldOut, goal: Goal) ->
     """Return the decision with its intervals and its corrected value.
 
     By the plug-in rule the threshold is not chosen on the rows, so the corrected value is the value. By the empirical
-    rule it is that of ``decide.optimism``: each row is judged by the decisions of the resamples that left it out, and
-    the interval is that of the value, moved by the optimism.
+    rule ``decide.optimism`` corrects it: each row is judged by the decisions of the resamples that left it out, and the
+    interval of the value is moved by the optimism.
 
     Args:
         decision: The decision.

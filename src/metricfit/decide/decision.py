@@ -190,7 +190,7 @@ class Decision(HasKinds, ABC):
 
         ``evaluate``, ``Monitor``, ``Accumulator``, ``Counts``, ``MetricLoss`` and ``metrics.PerLabel`` call it, so a
         decision can be passed there itself: ``evaluate(model, data, threshold=decision)``. A calibration changes
-        nothing, because thresholds are those of the logits before it.
+        nothing, because thresholds refer to the logits before it.
 
         Returns:
             The threshold or thresholds of ``sigmoid(logit)``.
@@ -483,7 +483,7 @@ class CostDecision(_Offsets):
         return "the class with the smallest expected cost, with an offset for each class"
 
     def before(self, calibration: Calibration) -> CostDecision:
-        """Return the decision about logits that are not calibrated; the costs are those of probabilities."""
+        """Return the decision about logits that are not calibrated; the costs refer to probabilities."""
         return replace(self, calibration=calibration)
 
 

@@ -51,13 +51,13 @@ class DecisionModule(nn.Module):
 
     The numbers of the decision are float32, or float64 if the model's parameters are, and ``half()`` and
     ``to(torch.bfloat16)`` leave them so. Thresholds are rounded up, so that for logits of that type or a smaller one
-    the labels are exactly those of ``decision.decide(logits.double())``.
+    the labels are exactly what ``decision.decide(logits.double())`` returns.
 
     Args:
         model: A module that returns logits, or an object that has them in its attribute ``logits``.
         decision: The decision, for example by ``best_decision`` from logits of this model. Probabilities are
             calibrated if the decision has a calibration. Or one threshold of probabilities per label,
-            ``metrics.PerLabel([...])``; labels are then those of ``Counts.hard`` at these thresholds.
+            ``metrics.PerLabel([...])``; labels are then decided as by ``Counts.hard`` at these thresholds.
 
     Attributes:
         model: The model.
@@ -66,8 +66,8 @@ class DecisionModule(nn.Module):
         costs: The cost of each decision for each class, if the expected costs decide; otherwise None.
         thresholds: One threshold of logits per label; otherwise None.
         temperature: The temperature T of the calibration, 1 if there is none.
-        bias: The bias b of the calibration, 0 if there is none. Probabilities are those of the logits
-            :math:`z / T + b`.
+        bias: The bias b of the calibration, 0 if there is none. Probabilities are computed from
+            the logits :math:`z / T + b`.
 
     Raises:
         InvalidTypeError: The model is no module, or the decision no Decision.

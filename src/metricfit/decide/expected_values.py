@@ -175,7 +175,7 @@ def expected_value(metric: Metric, chosen: Array, missed: Array, size: Array | i
     Args:
         metric: The metric.
         chosen: The moments of the positives among the marked pixels, ``(3, ...)``.
-        missed: Those of the positives among the others.
+        missed: The same of the positives among the others.
         size: How many pixels are marked.
         pixels: How many there are.
 
@@ -224,7 +224,7 @@ def two_points(moments: Array) -> tuple[Array, Array]:
 
 
 def moments_of(probabilities: Array) -> tuple[Array, Array, Array]:
-    """Return mean, variance and third central moment of each pixel's label; those of independent pixels add."""
+    """Return mean, variance and third central moment of each pixel's label; they add over independent pixels."""
     variance = probabilities * (1 - probabilities)
     return probabilities, variance, variance * (1 - 2 * probabilities)
 

@@ -29,7 +29,7 @@ class HeldOut:
         groups: The group of each row, or None; the bootstrap draws whole groups.
         shares: The share of each class, or of the rows where each label is there, in these rows.
         columns: Columns of the table that hold the costs of each row (``decide.costs``).
-        balance_known: Whether the shares are known, as after ``with_class_shares``, and not those of a sample.
+        balance_known: Whether the shares are known, as after ``with_class_shares``, instead of a sample's.
     """
 
     logits: Floats
@@ -155,7 +155,7 @@ def collect_label_rows(logits: Array, y: Array, weight: Array | None, groups: ND
         groups: The group of each row, or None.
 
     Returns:
-        The rows; their shares are those of the rows where each label is there.
+        The rows. The shares of a label are taken from the rows where it is known.
     """
     rows = HeldOut(logits, y, weight, groups, np.ones(1))
     return replace(rows, shares=rows.weights @ rows.y / rows.weights.sum())

@@ -377,7 +377,7 @@ def judge_label_decision(decision: LabelDecision, rows: HeldOut, goal: Goal) -> 
     Returns:
         The decision. By the empirical rule, its corrected value is estimated on the rows that resamples leave out, for
         which the thresholds are chosen again. By the plug-in rule and under requirements it is the value on the
-        held-out rows, and its interval that of the same decisions on resamples.
+        held-out rows, and its interval comes from the same decisions on resamples.
     """
     metric, average, logits, y = goal.metric, goal.average, rows.logits, rows.y
     goals, thresholds, value = LabelGoals(goal, y.shape[1]), decision.thresholds, decision.evidence.value

@@ -312,13 +312,13 @@ def best_offsets(
     """Find offsets that improve a metric of the multiclass decisions ``argmax(logits + offsets)``.
 
     The search starts from several offsets and changes one class at a time until a round brings no improvement. The
-    value is never worse than that of the plain argmax, and no change of a single offset improves it further. Use data
+    value is never worse than with the plain argmax, and no change of a single offset improves it further. Use data
     that the model was not trained on. The search runs on the CPU; tensors on other devices are copied once.
 
     Args:
         logits: Logits ``(n, c)`` of at least two classes.
         target: Class numbers ``(n,)``; or class shares ``(n, c)`` that sum to 1. With the probabilities of a calibrated
-            model as shares, the value is that of the expected counts (the plug-in rule).
+            model as shares, the value is the metric of the expected counts (the plug-in rule).
         metric: A metric, its name or a function of Counts.
         average: "macro", "micro" or "weighted".
         weight: One weight per sample.
@@ -522,7 +522,7 @@ class PenalisedProblem(OffsetProblem):
 
 
 def scale_of(problem: OffsetProblem, value: float) -> float:
-    """Return what a metric is multiplied by so that its range is about 1, as that of rates is."""
+    """Return what a metric is multiplied by so that its range is about 1, as for rates."""
     low, high = problem.metric.bounds
     width = high - low if math.isfinite(high - low) else abs(value)
     return 1.0 / max(width, 1e-9)

@@ -72,8 +72,8 @@ def corrected_value(
     Args:
         fit_decision: The whole choice: given one weight per row, choose the decision and return the class number that
             is decided for each row, also for rows of weight 0.
-        rows: The rows; their groups are drawn whole. Unless their class balance is known, it is a sample of that of new
-            rows, and the interval says how uncertain that makes the value.
+        rows: The rows; their groups are drawn whole. Unless their class balance is known, it is taken for a sample of
+            the new rows' balance, and the interval says how uncertain that makes the value.
         goal: What the decision is chosen for: its metric, average and seed.
         resamples: Number of resamples; by default 100, and fewer for more than 3,000 rows, but at least 20.
 
@@ -311,7 +311,7 @@ def _value_of_matrix(matrix: Floats, metric: Metric, average: ScalarAverage) -> 
 
 
 def counts_of_matrix(matrix: Floats) -> Counts:
-    """Return the counts of confusion matrices: of two classes those of the second, of several those of each.
+    """Return the counts of confusion matrices: of two classes for the second, of several for each.
 
     Args:
         matrix: Matrices ``(..., c, c)`` with the true classes in rows.

@@ -14,7 +14,7 @@ from metricfit.metrics.requirements import Requirement
 CONFIDENCE, MOST_TIMES = 0.95, 1000
 #: What trials of a rate are called; by default the rows of both classes.
 TRIALS = {"positives": "positives", "negatives": "negatives", "rows": "rows"}
-CALLED = {"precision": "rows called positive", "npv": "rows called negative"}
+CALLED = {"precision": "flagged rows", "npv": "rows that are not flagged"}
 
 
 def describe_readiness(requirement: Requirement, counts: Counts, confidence: float = CONFIDENCE) -> str | None:

@@ -3,7 +3,7 @@
 The region of two classes is an interval of scores around the threshold. Rows whose scores are in the region are not
 decided. Those above it are positive and those below it negative, as they were without the region, because it contains
 the threshold. Of several classes, rows are referred whose best class leads the second best by too little. The metric is
-that of the decided rows.
+measured on the decided rows.
 
 *With a confidence* the requirements hold on the decided ones of new rows. A fifth of the rows chooses the threshold, or
 the offsets, and a list of regions: for each share of rows that may be referred, the one where the requirements are
@@ -76,7 +76,7 @@ def check_referral(metric: Metric, classes: int, max_share: float | None, requir
         metric: The metric.
         classes: Number of classes; 0 for several labels.
         max_share: The largest share of rows that may be referred, or None.
-        requirements: Requirements on the decided rows, without those of the threshold.
+        requirements: Requirements on the decided rows, without the threshold's own.
 
     Raises:
         InvalidTypeError: ``max_share`` is no number.

@@ -2,7 +2,7 @@
 
 If only the class balance changed (prior shift), the scores of new rows are distributed as a mixture of the classes'
 own distributions, which held-out rows with labels show. The test finds the mixture nearest to the new scores and
-compares the difference that is left with that of samples from this mixture.
+compares the remaining difference with the difference of samples from this mixture.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def maximise_likelihood(likelihoods: Floats, weight: Floats, start: Floats) -> F
 
     The shares are at least 0. Their sum is 1 at the maximum of the mean log-likelihood less the sum of the shares,
     which is maximised here by sequential quadratic programming (Kim et al. 2020): with A the likelihoods divided by
-    those of the mixture, the quadratic model at q has the gradient mean A - 1 and the Hessian -mean A A'.
+    the mixture's, the quadratic model at q has the gradient mean A - 1 and the Hessian -mean A A'.
 
     Args:
         likelihoods: The likelihood of each row in each class, ``(m, c)``, up to a factor per row.
@@ -234,7 +234,7 @@ class Drift:
 
 
 def detect_drift(held_out: HeldOut, logits: Array, *, seed: int = 0) -> Drift:
-    """Test whether new logits are those of a mixture of the held-out classes.
+    """Test whether new logits come from a mixture of the held-out classes.
 
     The statistic is the mean over scores of the squared difference between the distribution of the new logits and that
     of the nearest mixture, each in units of its standard error (as in the test of Anderson and Darling). The p-value is
@@ -354,7 +354,7 @@ def _effective_size(weight: Floats, groups: NDArray[Any] | None) -> int:
 
 
 def _log_odds(z: Floats) -> Floats:
-    """Return the log-odds of each class against all others; of two classes those of the positive one."""
+    """Return the log-odds of each class against all others; of two classes for the positive one only."""
     if z.shape[1] > 1:
         log_p = log_softmax(z)
         others = [np.logaddexp.reduce(np.delete(log_p, each, axis=1), axis=1) for each in range(z.shape[1])]

@@ -28,7 +28,7 @@ HALF = 65_504
 DEAD_GRADIENT = 1e-6
 #: A loss below this is low enough that a small gradient is no problem.
 LEARNT = 0.05
-#: At forward pass STALL_AT the mean loss of the LAST_PASSES is compared with that of the FIRST_PASSES.
+#: At forward pass STALL_AT the mean loss of the LAST_PASSES is compared with the mean loss of the FIRST_PASSES.
 STALL_AT, FIRST_PASSES, LAST_PASSES, STALLED = 128, 8, 16, 0.95
 #: Number of checked passes, 1, 2, 4 and so on, whose logits all lie in [0, 1] before a warning.
 PROBABLE = 4

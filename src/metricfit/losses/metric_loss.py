@@ -72,7 +72,7 @@ class MetricLoss(AdditiveLoss):
             left out.
         from_probabilities: Take probabilities instead of logits: of a sigmoid, or of a softmax over axis 1.
         memory: RunningCounts, for batches too small to measure the metric on.
-        sync: In a distributed run, sum the counts over the ranks, so that the gradient is that of the whole batch.
+        sync: In a distributed run, sum the counts over the ranks, so that the gradient refers to the whole batch.
         validate: Check labels and logits for NaN and values out of range; by default in eager mode on the CPU.
 
     Raises:
@@ -242,7 +242,7 @@ class MetricLoss(AdditiveLoss):
             The loss.
 
         Raises:
-            TypeError: If the statistics are those of another kind of loss.
+            TypeError: If the statistics belong to another kind of loss.
         """
         expected = Tensor if self.per_image else Counts
         if not isinstance(statistics, expected):

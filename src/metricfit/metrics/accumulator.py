@@ -44,7 +44,7 @@ NEW_STREAM = "call reset() before another stream"
 
 
 class _Stream(LateBuffers):
-    """Sums over the batches of a stream, of which a subclass adds those of each batch in ``update``."""
+    """Sums over the batches of a stream. A subclass adds the sums of each batch in ``update``."""
 
     late: ClassVar[tuple[str, ...]] = ("total",)
     remedy: ClassVar[str] = NEW_STREAM
@@ -92,8 +92,8 @@ class _Stream(LateBuffers):
 class Accumulator(_Stream):
     """The metric of all batches of a stream, in memory of the size of the counts.
 
-    Counts of hard decisions are summed, so that the value is that of all rows together, which the mean of the values
-    of the batches is not. The sum is a buffer: ``.to()`` and ``state_dict`` include it.
+    Counts of hard decisions are summed, so the metric is computed on all rows together. The mean of the batches' values
+    would differ. The sum is a buffer: ``.to()`` and ``state_dict`` include it.
 
     It is the right one in a loop of your own, batch by batch, at a threshold that is known before.
 
@@ -186,7 +186,7 @@ class Accumulator(_Stream):
             group: One group number per sample, for a gap between groups.
 
         Returns:
-            The counts of hard decisions, with ``per_image`` those of each image.
+            The counts of hard decisions; with ``per_image``, the counts of each image.
 
         Raises:
             InvalidValueError: The shapes do not fit each other, or ``group`` is missing for a gap or was passed for
@@ -219,7 +219,7 @@ class Accumulator(_Stream):
 
         Args:
             counts: What ``count`` returned.
-            weight: The weights that were passed to ``count``; with ``per_image``, those of images weigh the images.
+            weight: The weights that were passed to ``count``; with ``per_image``, weights of images weigh the images.
 
         Returns:
             The counts, stacked; with ``per_image`` the weighted sum of the values of the images, and of the weights.
@@ -282,11 +282,11 @@ class Accumulator(_Stream):
 
 
 def refuse_another_kind(earlier: bool | None, now: bool) -> None:
-    """Refuse to add counts of exclusive classes to those of several labels, and the reverse.
+    """Refuse to add counts of exclusive classes to counts of several labels, and the reverse.
 
     Args:
         earlier: Whether the classes of the earlier batches exclude each other; None if that is not known.
-        now: Whether those of this batch do.
+        now: Whether the classes of this batch do.
 
     Raises:
         InvalidValueError: They are of the other kind.
@@ -302,8 +302,8 @@ class BinnedScores(_Stream):
     """How many positives and negatives have a score in each of many narrow bins of log-odds.
 
     Counts at every edge of a bin follow from these numbers, and so do curves and the best threshold for any metric.
-    Memory is that of the bins. A threshold is found to within the width of a bin: 0.03 in log-odds by default, which
-    is at most 0.008 in probability. Log-odds beyond the limit are in the outermost bins.
+    Memory depends on the number of bins alone. A threshold is found to within the width of a bin: 0.03 in log-odds by
+    default, which is at most 0.008 in probability. Log-odds beyond the limit are in the outermost bins.
 
     For several labels every label has bins of its own; for exclusive classes every class against the rest. A label
     between 0 and 1, or the share of a class, counts as this share of a positive and the rest of a negative, as in

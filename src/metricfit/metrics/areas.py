@@ -138,7 +138,7 @@ def auroc_of(questions: Questions, average: Average, versus: Versus = "rest", *,
 
 
 def average_precision_of(questions: Questions, average: Average, *, warn: bool = True) -> Array:
-    """Compute the average precision of several questions; the arguments are those of ``auroc_of``."""
+    """Compute the average precision of several questions; the arguments are as in ``auroc_of``."""
     check_ranking_average(average)
     if average == "micro":
         questions = _pooled(questions)
@@ -278,7 +278,7 @@ def auroc(
 ) -> Any:
     """The area under the ROC curve: the share of (positive, negative) pairs that are ranked correctly; ties count half.
 
-    The shapes decide what is measured, and the averages are those of scikit-learn's ``roc_auc_score``:
+    The shapes decide what is measured, and the averages are as in scikit-learn's ``roc_auc_score``:
 
     - scores ``(n,)`` or ``(n, 1)`` with targets 0 and 1 ``(n,)``: the area;
     - scores ``(n, c)`` with targets 0 and 1 ``(n, c)``: several labels, the average of the areas of the columns;

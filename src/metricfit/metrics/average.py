@@ -381,7 +381,7 @@ def mean_of_images(values: Array, shares: Array | None = None) -> Array:
 
 
 def join_images(parts: Iterable[Counts]) -> Counts:
-    """Join counts ``(images, c)`` of several batches to those of all their images.
+    """Join counts ``(images, c)`` of several batches to counts of all their images.
 
     Raises:
         InvalidValueError: There are none, or they have different numbers of classes.

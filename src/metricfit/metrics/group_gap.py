@@ -75,7 +75,7 @@ def is_undefined(metric: Metric, counts: Counts) -> Array:
     """Return where a metric is 0/0: where its value jumps if one of the four counts grows by a trace.
 
     Without positives and predicted positives F1 is 0/0, and it would be 1 with a trace of a true positive and 0 with
-    one of a false positive. This holds for any formula, those of users included.
+    one of a false positive. This holds for any formula, users' formulas included.
 
     Args:
         metric: A metric.

@@ -233,7 +233,7 @@ def confusion_matrix(
 
     Returns:
         A matrix ``(c, c)``: row i, column j holds the samples of class i that are predicted to be of class j. The
-        diagonal and the margins are those of ``Counts.hard`` or ``Counts.soft``. Metrics of the whole matrix, such as
+        diagonal and the margins agree with ``Counts.hard`` or ``Counts.soft``. Metrics of the whole matrix, such as
         ``metrics.weighted_kappa(power=2)``, are called on it.
 
     Raises:

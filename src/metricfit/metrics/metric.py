@@ -479,7 +479,7 @@ def make_metric(
 ) -> Metric | MetricFactory[...]:
     """Make a Metric from a function of Counts, or a factory if the function has further parameters.
 
-    The arguments are those of ``metrics.metric``; ``factory`` is the class of the factory, which knows that of metrics.
+    The arguments are as in ``metrics.metric``; ``factory`` is the class of the factory, which knows the metrics' class.
     """
     if not callable(formula):
         raise InvalidTypeError(f"a metric is made from a function of Counts, got {type(formula).__name__}")

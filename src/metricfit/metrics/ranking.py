@@ -71,7 +71,7 @@ class RankingMetric:
 
         Args:
             scores: One score per sample ``(n,)``, or for several labels or classes ``(n, c)``: logits or
-                probabilities; those of exclusive classes are probabilities.
+                probabilities; scores of exclusive classes are probabilities.
             target: One label per score, 0 or 1; for exclusive classes one class number per sample.
             weight: One weight per sample, at least 0; by default all are 1.
             average: The average over several labels or classes; None for one value each.
@@ -116,8 +116,8 @@ class RankingMetric:
 def _auroc_in_pairs(scores: Array, target: Array, weight: Array | None = None, *, average: Average = "macro") -> Any:
     """The mean over all pairs of exclusive classes of the AUROC of the two (Hand and Till 2001); AUROC of two classes.
 
-    For classes a and b it is the mean of two areas: that of the probability of a and that of the probability of b, on
-    the samples of these two classes. It does not depend on how frequent the classes are.
+    For classes a and b it is the mean of two areas on the samples of these two classes: for the probability of a, and
+    for the probability of b. It does not depend on how frequent the classes are.
 
     Args:
         scores: One probability per sample and class, ``(n, c)``; for two classes also one score per sample ``(n,)``.

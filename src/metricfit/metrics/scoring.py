@@ -250,7 +250,7 @@ class Scorer:
     Args:
         metric: The metric, or a measure of scores.
         average: The average over several classes or labels.
-        pos_label: The positive one of two classes; None for that of the estimator, or of its labels.
+        pos_label: The positive one of two classes; None for the estimator's, or the default of its labels.
         zero_division: What a class counts for where its metric is 0/0.
         every_class: Whether the average is over both of two classes.
     """

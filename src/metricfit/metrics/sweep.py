@@ -63,7 +63,7 @@ def expected_sweep(logits: Array, weight: Array | None) -> Sweep:
     """Return the expected counts at infinity and at each distinct logit, falling, if the logits are calibrated.
 
     A row with the probability p counts as p of a positive and 1 - p of a negative. The labels do not matter, so the
-    counts vary less from sample to sample than those of ``sweep``.
+    counts vary less from sample to sample than in ``sweep``.
 
     Args:
         logits: One calibrated logit per sample.

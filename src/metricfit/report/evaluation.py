@@ -322,12 +322,12 @@ Verdict = Literal["as expected", "better", "worse", "not comparable"]
 
 @dataclass(frozen=True)
 class TrainingComparison:
-    """How a value on labelled rows compares with that of training.
+    """How a value on labelled rows compares with the value at training time.
 
     Attributes:
         value: The value that training estimated for new rows.
         interval: Its 95 % interval; None if it is not known.
-        difference: The value on the rows minus that of training; None if they cannot be compared.
+        difference: The value on the rows minus the value at training time; None if they cannot be compared.
         verdict: "as expected", "better", "worse" or "not comparable".
         sentence: The same in words.
     """

@@ -101,7 +101,7 @@ def choose_axis(scores: Sequence[Any], labels: Any, thresholds: Sequence[float])
 
 
 def _ends(scores: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the range of scores that matters: that of the rarer class, and half of the other class beside it."""
+    """Return the range of scores that matters: the rarer class's range, and half of the other class next to it."""
     rare = positive if positive.mean() < 0.5 else ~positive
     if not rare.any():
         return float(scores.min()), float(scores.max())

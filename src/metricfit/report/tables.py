@@ -205,7 +205,7 @@ def multiclass(
         metric: The metric that the model is judged by.
         average: Average over the classes: "macro", "micro" or "weighted".
         weight: One weight per sample; counts are then sums of weights.
-        groups: One group per sample; intervals are then those of drawn groups.
+        groups: One group per sample; intervals then draw whole groups.
         title: Title of the section.
         lead: A sentence or two below the title.
 
@@ -270,7 +270,7 @@ def _confusions(wrong: Floats, classes: Sequence[str]) -> list[tuple[str, str, f
 
 
 def _largest(cells: Floats, most: int) -> list[tuple[int, int]]:
-    """Return the places of the largest cells, the largest first, without those of 0."""
+    """Return the places of the largest cells, the largest first, without cells of 0."""
     order = np.argsort(-cells, axis=None, kind="stable")[:most].tolist()
     return [(at // len(cells), at % len(cells)) for at in order if cells.flat[at] > 0]
 

@@ -162,7 +162,7 @@ def _takes_counts(parameters: list[inspect.Parameter]) -> bool:
 
 
 def check_samples(models: dict[str, Array], target: Array, weight: Array | None, groups: Array | None) -> Samples:
-    """Check the samples of one or two named models, and leave out those of weight 0."""
+    """Check the samples of one or two named models, and leave out samples of weight 0."""
     columns = []
     for name, scores in models.items():
         try:

@@ -127,10 +127,10 @@ def compare(
 ) -> Comparison:
     """Compare the values of two methods on the same datasets.
 
-    The p-value is that of the two-sided Wilcoxon signed-rank test without equal pairs (Demšar 2006); it is 1 if all
+    The p-value comes from the two-sided Wilcoxon signed-rank test without equal pairs (Demšar 2006); it is 1 if all
     pairs are equal. With n unequal pairs it is at least 2^(1 - n), so five datasets never reach 0.05.
 
-    The probabilities are those of the Bayesian signed-rank test (Benavoli et al. 2017; computed by baycomp). On a new
+    The probabilities come from the Bayesian signed-rank test (Benavoli et al. 2017; computed by baycomp). On a new
     dataset a is better by more than ``rope``, or the difference is within ``rope``, or b is better. Each outcome has
     the posterior probability that it is the most likely one. The prior is half a dataset without a difference. Methods
     that are equal on all datasets are practically equal, also with a rope of 0. If the difference is the same on all
@@ -198,7 +198,7 @@ def compare_splits(
 
     Splits share samples, so their differences are not independent, and the plain t-test is far too confident. Nadeau &
     Bengio (2003) estimate the variance of the mean of J differences as ``s² (1/J + test/train)``, here with
-    ``test_fraction / (1 - test_fraction)``. The probabilities are those of the Bayesian correlated t-test with the same
+    ``test_fraction / (1 - test_fraction)``. The probabilities come from the Bayesian correlated t-test with the same
     variance (Corani & Benavoli 2015). Equal values on all splits give the difference 0 and the p-value 1. If the
     difference is the same on all splits, the estimated variance and the p-value are 0. This is a limit of the method,
     not certainty, and a warning says so.

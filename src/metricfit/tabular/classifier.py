@@ -48,7 +48,7 @@ from metricfit.tabular.notebook import Rows
 
 log = logging.getLogger("metricfit.tabular")
 
-#: Rows that are encoded at a time; those of a large table would take many times its memory.
+#: Rows that are encoded at a time; all rows of a large table would take many times its memory.
 ROWS_AT_ONCE = 200_000
 
 
@@ -128,8 +128,8 @@ class MetricClassifier(DecidingClassifier):
             these rows, it is lowered by a bootstrap estimate of that gain; under requirements it is not.
         value_interval_: 95 % bootstrap interval of the value.
         prevalence_: The class balance that the model decides for: the share of the positive class, or of each class by
-            its label. ``rethreshold(prevalence="estimate", X=new_rows)`` estimates that of rows without labels, with
-            ``prevalence_interval_``, and ``drift_`` says whether another balance explains their scores.
+            its label. ``rethreshold(prevalence="estimate", X=new_rows)`` estimates the balance of rows without labels,
+            with ``prevalence_interval_``, and ``drift_`` says whether another balance explains their scores.
         history_: One row per member and epoch of the network; empty without a network.
 
     Example:
@@ -414,8 +414,8 @@ def column_types(model: MetricClassifier, target: str | None = None) -> ColumnTy
 
     Args:
         model: The fitted model.
-        target: Name of the column with labels. If the model's labels are text, so are those of the file, and words
-            such as NA are labels.
+        target: Name of the column with labels. If the model's labels are text, the file's labels are read as text,
+            and words such as NA are labels.
     """
     names = getattr(model, "feature_names_in_", ())
     columns = model.encoder_.columns or [None] * len(names)

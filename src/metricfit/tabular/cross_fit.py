@@ -1,7 +1,7 @@
 """Which rows judge what was fitted to held-out logits: calibrations and weights must not be chosen on rows they judge.
 
 Every part of the held-out rows gets its calibration and its weights from the other parts. Chosen on all held-out rows,
-ensembles for labels that are pure noise had an AUROC of 0.54 and a cross-entropy below that of the class shares.
+ensembles for labels that are pure noise had an AUROC of 0.54 and a cross-entropy below the class shares'.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def judges_of(folds: Integers, parts: Integers) -> tuple[Integers, list[tuple[in
 
 
 def rows_that_choose(parts: Integers, y: Integers, rows: Integers | None = None) -> list[NDArray[np.bool_]]:
-    """Return for each part which entries choose what judges it: those of other parts, and of other rows.
+    """Return for each part which entries choose what judges it: entries of other parts and of other rows.
 
     Args:
         parts: The part of each entry.

@@ -298,8 +298,8 @@ def score_by_folds(
 ) -> NDArray[np.float64]:
     """Return logits of rows, each by the model of its fold.
 
-    With folds that are drawn at random, logits of new rows are distributed as those of held-out rows are; those of a
-    model of all rows are not.
+    With folds that are drawn at random, logits of new rows are distributed like the logits of held-out rows. The logits
+    of a model of all rows are not.
     """
     rows = [np.flatnonzero(folds == fold) for fold in range(len(models))]
     used = [(model, part) for model, part in zip(models, rows, strict=True) if len(part)]

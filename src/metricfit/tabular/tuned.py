@@ -408,7 +408,7 @@ def routed_parameters(model: TunedDecisionClassifier, weight: Any, fit_params: d
 
 
 def check_prefit(estimator: Any, classes: NDArray[Any] | None) -> None:
-    """Refuse an estimator that is not fitted, or on other classes than those of the rows.
+    """Refuse an estimator that is not fitted, or on other classes than the rows have.
 
     Args:
         estimator: The estimator of ``cv="prefit"``.

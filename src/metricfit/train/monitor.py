@@ -473,7 +473,8 @@ def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> d
 
     Returns:
         Each monitor's value under its name. For monitors other than the first also the threshold, if it is the best
-        one, and whether its requirements hold, if there are any; those of the first are columns of every history.
+        one, and whether its requirements hold, if there are any; for the first monitor these are columns of every
+        history.
     """
     row: dict[str, Any] = {}
     for number, (name, monitor, result) in enumerate(zip(map(name_column, monitors), monitors, measured, strict=True)):

@@ -158,8 +158,8 @@ def constrained(
         update_on: The rows that move the multipliers: "train", or "held_out" for the validation set, as in
             AugmentedLagrangian. The study of group floors found them level, because the validation set chooses the
             epoch in both cases.
-        lr: The learning rate of the second stage; by default that of ``fit``.
-        monitor: The monitor of the second stage; by default that of ``fit``.
+        lr: The learning rate of the second stage; by default the one of ``fit``.
+        monitor: The monitor of the second stage; by default the one of ``fit``.
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings.
         average: The average over several classes: "macro", "micro" or "weighted".
         **stage: Settings of both stages, such as ``epochs``.

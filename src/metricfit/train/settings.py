@@ -24,7 +24,7 @@ class Steps:
     """How optimiser steps are made.
 
     Args:
-        accumulate: Number of parts in which a batch is computed. The gradient is still that of the whole batch, for any
+        accumulate: Number of parts in which a batch is computed. The gradient still refers to the whole batch, for any
             loss. Batch normalisation sees each part separately, and twice.
         clip: Maximum norm of the gradient.
         ema: Decay of an exponential moving average of the weights, such as 0.999, which is updated after every

@@ -118,7 +118,7 @@ class Stage:
         return tuple(map(self._fill_monitor, make_monitors("loss" if self.monitor is None else self.monitor)))
 
     def _fill_monitor(self, monitor: Monitor) -> Monitor:
-        """Return the monitor; what it ignores, its task and its kind of input are by default those of the objective."""
+        """Return the monitor; what it ignores, its task and its kind of input are by default the objective's."""
         if monitor.is_loss:
             return monitor
         ignored, tasks = find_ignored_labels(self.objective), find_tasks(self.objective)

@@ -1,7 +1,7 @@
 """Binary soft counts on the CPU in blocks: O(n) time, and scratch memory of a few blocks for any n.
 
 Plain operations move about twenty arrays of length n through memory. Here the intermediate results of a block are
-written in place into scratch memory and stay in the cache. The formulas are those of ``step_formulas``, and tests
+written in place into scratch memory and stay in the cache. The formulas are the same as in ``step_formulas``, and tests
 compare the two. A block is long enough for torch to split it over threads and short enough for the cache.
 
 Up to ``FEW`` logits an operation costs more than its arithmetic, and NumPy counts them.
@@ -155,7 +155,7 @@ def gradient(
 
 
 def _in_range(number: float, dtype: torch.dtype) -> float:
-    """Return a number, or infinity if it is too large: torch refuses larger numbers than those of its type."""
+    """Return a number, or infinity if it is too large: torch refuses numbers that its type cannot hold."""
     return number if not abs(number) > torch.finfo(dtype).max / 4 else math.copysign(math.inf, number)
 
 

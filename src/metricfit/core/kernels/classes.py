@@ -178,7 +178,7 @@ def gradient(
     layout: Layout,
     p: Tensor | None = None,
 ) -> Tensor:
-    """Return the gradient of the logits from that of the counts."""
+    """Return the gradient of the logits from the gradient of the counts."""
     if takes_triton(logits, layout):
         return _programs().gradient(logits, target, weight, grad, step, layout, p)
     for axis in sorted(layout.sample_axes, reverse=True):

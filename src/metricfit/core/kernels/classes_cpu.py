@@ -6,7 +6,7 @@ fourth, with one or two more for transposed rows: new memory for each operation 
 takes ten times as long, and gathering and scattering along a class axis that is not the last one too.
 
 Counts are sums over the other classes wherever a difference would cancel: with d = w h/s, a false negative is the sum
-of d over the classes that are not the true one. The rest of the formulas is that of ``classes``.
+of d over the classes that are not the true one. The other formulas are as in ``classes``.
 
 Linear at the dynamic threshold needs less. With u = p/t, b = 3t/2 and beta = (1 - 4 delta)/(2 delta), the masses
 are, in units of 2 delta,
@@ -263,7 +263,7 @@ def write_linear_gradient(
     mass: Tensor,
     spare: Tensor,
 ) -> None:
-    """Write the gradient of the logits from that of the decisions, which may be in the memory of ``result``."""
+    """Write the gradient of the logits from the decisions' gradient, which may be in the memory of ``result``."""
     largest, beta = find_two_largest(p, axis, spare), _beta(delta)
     pieces = _Pieces.of(largest, beta)
     t, inverse, b, m3, bend = pieces
@@ -284,7 +284,7 @@ def write_linear_gradient(
 
 
 def to_masses(of_decided: Tensor, mass: Tensor, weight: Tensor | None, axis: int, spare: Tensor) -> Tensor:
-    """Write the gradient with respect to the masses over that of the decisions."""
+    """Write the gradient with respect to the masses over the decisions' gradient."""
     total = mass.sum(axis, keepdim=True)
     mean = torch.mul(of_decided, mass, out=spare).sum(axis, keepdim=True).div_(total)
     return of_decided.sub_(mean).mul_(total.reciprocal_() if weight is None else weight / total)
@@ -298,7 +298,7 @@ def to_masses(of_decided: Tensor, mass: Tensor, weight: Tensor | None, axis: int
 class Kept(NamedTuple):
     """What the gradient needs: probabilities, decisions, sums of masses, labels, their positions, and for Linear more.
 
-    Positions are those of one entry per sample in the raveled arrays.
+    Positions refer to one entry per sample in the raveled arrays.
     """
 
     p: Array

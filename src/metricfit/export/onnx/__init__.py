@@ -228,7 +228,7 @@ def compare(
     inputs: Sequence[Input],
     positions: NDArray[np.int64],
 ) -> Agreement:
-    """Compare labels and probabilities of the graph with those of the model.
+    """Compare labels and probabilities of the graph with the model's.
 
     Args:
         session: The graph.

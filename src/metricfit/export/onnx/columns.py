@@ -38,7 +38,7 @@ class Input:
     """One input of the graph.
 
     Attributes:
-        name: Its name: that of the column.
+        name: Its name, which is the column's name.
         kind: "number", "category", "text", "date", or "array" for all columns of an array.
         position: The position of the column in the table; of an array, 0.
         width: The number of columns that it holds: 1, except for an array.
@@ -149,7 +149,7 @@ def _codes(graph: Graph, text: str, categories: Sequence[str | None], unknown: i
 
 
 def _known_text(graph: Graph, text: str, column: Text) -> str:
-    """Look up the numbers of a known text; those of missing text, for others, are the last."""
+    """Look up the numbers of a known text; the last ones, for missing text, stand for all others."""
     codes = _codes(graph, text, column.categories, unknown=len(column.categories))
     numbers = graph.weights(column.transform(pd.Series([*column.categories, None], dtype=object)))
     places = graph.node("Squeeze", codes, [1])
@@ -237,7 +237,7 @@ UNSEEN = "never seen in training"
 
 
 def made_up_rows(encoder: TableEncoder, names: Sequence[str] | None, rows: int = MADE_UP_ROWS) -> Any:
-    """Make rows that look like those of training: numbers around the median, known and unknown categories, missing.
+    """Make rows that look like training rows: numbers around the median, known and unknown categories, missing.
 
     Args:
         encoder: The fitted encoder.

@@ -130,7 +130,7 @@ class Graph:
         return self.node("Div", self.sum(tensors), len(tensors))
 
     def beside_zeros(self, logits: str) -> str:
-        """Return logits ``(rows, 1)`` of the second class of two as those of both, ``(rows, 2)``."""
+        """Turn logits ``(rows, 1)`` of the second class of two into logits of both, ``(rows, 2)``."""
         return self.join([self.node("Mul", logits, 0), logits])
 
     def model(self, facts: Mapping[str, str], description: str = "") -> ModelProto:

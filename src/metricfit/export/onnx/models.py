@@ -252,7 +252,7 @@ def tuned_inputs(model: TunedDecisionClassifier, X: Any) -> list[Input]:
 
     Args:
         model: The fitted model.
-        X: Rows such as those of training, for estimators that do not keep the number of their columns.
+        X: Rows such as the training rows, for estimators that do not keep the number of their columns.
     """
     estimator = model.scorer_.deciding[0]
     names, width = getattr(estimator, "feature_names_in_", None), getattr(estimator, "n_features_in_", X.shape[1])
@@ -288,7 +288,7 @@ LABEL, PROBABILITY = "label", "probability"
 
 
 class LabelNames(NamedTuple):
-    """The labels by class number, with that of referred rows at the end if there is one.
+    """The labels by class number, with the label of referred rows at the end if it exists.
 
     Attributes:
         values: The labels, as ONNX can hold them.

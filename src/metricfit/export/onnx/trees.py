@@ -1,4 +1,4 @@
-"""Trees as one TreeEnsemble node in double precision: boosted trees, forests, and those of LightGBM.
+"""Trees as one TreeEnsemble node in double precision: boosted trees, forests, and LightGBM's trees.
 
 Converters write boosted trees in single precision and refuse those with a custom objective. The encoded columns and the
 thresholds are numbers of single precision already, so that in double precision every split decides as in Python, and
@@ -112,7 +112,7 @@ def forest_trees(model: Forests, *, may_be_missing: bool = False) -> Trees:
 
     Args:
         model: The forest.
-        may_be_missing: Whether columns may be NaN. Those of metricfit's own encoding never are.
+        may_be_missing: Whether columns may be NaN. Columns of metricfit's encoding never are.
     """
     sizes = np.array([tree.node_count for tree in model.trees])
     first, nodes, copies = np.cumsum(sizes) - sizes, int(sizes.sum()), model.classes - 1

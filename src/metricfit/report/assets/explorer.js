@@ -128,7 +128,7 @@
       slider.setAttribute("aria-valuetext", `${label}; ${one(".judged").textContent}`);
     }
 
-    // Says why the numbers are not those of what was typed; nothing where they are.
+    // Says why the numbers do not belong to what was typed; says nothing where they do.
     const explain = (text) => {
       explanation.textContent = text;
       explanation.hidden = text === "";
@@ -151,7 +151,7 @@
       const held = data.complete || data.thresholds[stop] === threshold;
       const label = held ? String(threshold) : data.labels[stop];
       update(held ? threshold : data.thresholds[stop], label);
-      return held ? "" : `This page does not hold the counts of ${threshold}: the numbers are those of ${label}, the next threshold that it holds.`;
+      return held ? "" : `This page does not hold the counts of ${threshold}: the numbers belong to ${label}, the next threshold that it holds.`;
     }
 
     const nearestStop = (position) => {
@@ -177,13 +177,13 @@
     function type() {
       const typed = exact.valueAsNumber;
       if (!Number.isFinite(typed)) {
-        explain("Type a number from 0 to 1; the numbers are still those of the threshold before.");
+        explain("Type a number from 0 to 1; the numbers still belong to the threshold before.");
         return;
       }
       const threshold = Math.min(Math.max(typed, 0), 1);
       slider.value = positionOf(threshold);
       const notHeld = goToThreshold(threshold);
-      explain(threshold === typed ? notHeld : `Scores lie from 0 to 1, and ${typed} does not: the numbers are those of ${threshold}.`);
+      explain(threshold === typed ? notHeld : `Scores lie from 0 to 1, and ${typed} does not: the numbers belong to ${threshold}.`);
     }
 
     // What mistakes cost.

@@ -49,7 +49,7 @@ class PooledRequirement:
 
     Attributes:
         text: The requirement.
-        value: The value of its metric; of several classes, that of the class which violates it most.
+        value: The value of its metric; of several classes, the value of the class which violates it most.
         interval: 95 % bootstrap interval of the value.
         held: Whether the value meets the bound.
         clearly_fails: Whether the whole interval is beyond the bound.

@@ -1,8 +1,8 @@
 """Tests of the difference of two methods: by a paired bootstrap of the rows, or by the folds.
 
 Every row is judged by models that did not see it. Rows are drawn with replacement within each fold, the same for both
-methods, and the difference is that of the means over the folds. With weights, the rows of one label and two decisions
-weigh a number from the gamma distribution whose mean and variance are those of a Poisson bootstrap. The test says
+methods, and the means over the folds are subtracted. With weights, the rows of one label and two decisions
+weigh a number from the gamma distribution with the mean and variance of a Poisson bootstrap. The test says
 whether the methods, as they were trained here, differ on other rows. Few folds prove little: a difference in F2 of 0.3
 was not significant by the corrected t-test of five folds, because its variance is estimated from five numbers.
 """

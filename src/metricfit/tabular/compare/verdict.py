@@ -55,8 +55,8 @@ class ComparisonRow:
         not_reachable: For each fold on whose training rows no threshold met the requirements, what was reachable.
         requirements: The requirements on the test rows of all folds together; empty for decisions without a model.
         complexity: Rank from simple to complex.
-        plain: Whether its decisions were not chosen for the metric and the requirements, as those of LightGBM and of
-            your own models as they are, and decisions without a model.
+        plain: Whether its decisions were not chosen for the metric and the requirements, as for LightGBM and your
+            own models as they come, and for decisions without a model.
 
     Raises:
         InvalidValueError: If a number is not finite.
@@ -155,9 +155,9 @@ def _total(seconds: Sequence[float | None]) -> float | None:
 def interval_of_mean(values: Sequence[float], metric: Metric) -> stats.Interval | None:
     """The 95 % interval of the mean over the folds of a cross-validation, one value per fold.
 
-    The folds' training rows overlap, so Student's interval of the mean would be far too short: the variance is that of
-    Nadeau & Bengio (2003), with as many folds as values. The interval is cut at the metric's bounds, which the mean
-    cannot pass. It is None where all values are equal, except for rounding.
+    The folds' training rows overlap, so Student's interval of the mean would be far too short: the variance is taken
+    from Nadeau & Bengio (2003), with as many folds as values. The interval is cut at the metric's bounds, which the
+    mean cannot pass. It is None where all values are equal, except for rounding.
 
     >>> from metricfit.metrics import get_metric
     >>> interval_of_mean([0.70, 0.74, 0.69, 0.72, 0.75], get_metric("f1"))

@@ -4,10 +4,10 @@ The former are identifiers, constants, copies, and numbers written as text. The 
 their values are groups of rows. ``examination`` has the checks that need the labels, the rows or several tables; these
 look at one column after the other, with statistics of their own.
 
-A column's AUC for a class is the larger of two: that of its numbers as they are, and that of the class's share in the
-bin of an entry (a category, or an interval of numbers), the shares being those of other rows. The variance of an AUC A
-is at most :math:`A (1 - A) / m` with m rows of the rarer side (van Dantzig 1951), so that Wilson's lower bound with m
-trials is a lower bound of the AUC. Its level is divided by the number of columns and classes that were tried.
+A column's AUC for a class is the larger of two AUCs. One ranks by its numbers as they are. The other ranks by the
+class's share in the bin of an entry (a category, or an interval of numbers), measured on other rows. The variance of an
+AUC A is at most :math:`A (1 - A) / m` with m rows of the rarer side (van Dantzig 1951), so that Wilson's lower bound
+with m trials is a lower bound of the AUC. Its level is divided by the number of columns and classes that were tried.
 
 Rows of a group tend to have the same label. For every value that occurs twice, two of its rows are compared. Their
 labels are correlated by :math:`\bar{(a - p)(b - p)} / (p (1 - p))`, where a and b say whether a row is of the class and
@@ -386,7 +386,7 @@ def _merge_rare(codes: Integers) -> Integers:
 
 
 def _binned_auc(bins: Integers, codes: Integers, folds: Integers, tested: list[int]) -> Floats:
-    """Compute the AUC of each class's share in a row's bin, the shares being those of the other folds."""
+    """Compute the AUC of each class's share in a row's bin; the shares are measured on the other folds."""
     width, classes = int(bins.max()) + 1, int(codes.max()) + 1
     table = np.bincount((folds * width + bins) * classes + codes, minlength=FOLDS * width * classes)
     table = table.reshape(FOLDS, width, classes)
@@ -460,7 +460,7 @@ class Groups(NamedTuple):
     Attributes:
         values: Number of different values.
         rows: Number of rows with a value.
-        correlation: Correlation of the labels of two rows of a value, less that of neighbouring values of numbers.
+        correlation: Correlation of the labels of two rows of a value, minus the correlation at neighbouring numbers.
         shared: Share of the rows whose value some training row has, if the rows are split into five random folds.
     """
 

@@ -86,7 +86,7 @@ class Finding:
 
 
 def by_seriousness(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Sort findings, the most serious first; those of one severity by their kind.
+    """Sort findings, the most serious first; findings of one severity by their kind.
 
     Example:
         >>> leak, copy = (Finding(kind, "warning", "", "") for kind in ("leak", "copied_rows"))

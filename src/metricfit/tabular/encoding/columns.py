@@ -1,7 +1,7 @@
 """Encoders for one column of a table: numbers, categories, dates and free text.
 
-skrub detects the type of a column and the format of its dates. The encoders are our own, because those of skrub can be
-stored with pickle only. Ours are described by JSON values and arrays.
+skrub detects the type of a column and the format of its dates. Its encoders can be stored with
+pickle only, so metricfit has encoders that are described by JSON values and arrays.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ def _read_number(entry: Any) -> float:
 def plain_column(column: Any) -> Any:
     """Convert a column to a type that skrub and the encoders support.
 
-    Periods become the times at which they begin. Dates and durations of Arrow become those of pandas.
+    Periods become the times at which they begin. Dates and durations of Arrow become pandas'.
 
     Raises:
         InvalidValueError: The column holds complex numbers, or cells with several values.

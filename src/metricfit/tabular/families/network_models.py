@@ -459,7 +459,7 @@ class NetworkFamily(Family):
         """Train one network per fold, all as one computation.
 
         The weights of the epoch with the lowest loss on rows apart are kept, which are some of the training rows. The
-        edges of the embeddings' bins are those of all rows.
+        edges of the embeddings' bins are taken from all rows.
         """
         deadline.check()
         splits = [set_apart(train, rows.y, seed + fold) for fold, (train, _) in enumerate(splits)]

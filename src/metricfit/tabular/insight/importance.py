@@ -165,7 +165,7 @@ def _sample(rows: JudgedRows, max_rows: int | None, rng: np.random.Generator) ->
 
 
 def _with_column(table: Any, place: int, source: Any) -> Any:
-    """Return a table whose column is that of another table with as many rows."""
+    """Return a table with the column of another table with as many rows."""
     if isinstance(table, pd.DataFrame):
         changed = table.copy(deep=False)
         changed.isetitem(place, source.iloc[:, place].array)

@@ -1,8 +1,8 @@
 """Metrics of decisions with many weightings of the rows at once, intervals from them, and values by period.
 
 The shares of a class's rows that are called each class are drawn from their posterior distribution with a prior of one
-row, half of it right (Jeffreys' prior, if there are two classes). Its intervals are as wide as those of the bootstrap
-where there are many errors, and do not have a width of 0 where there are none. With weights or groups rows are drawn.
+row, half of it right (Jeffreys' prior, if there are two classes). Its intervals are as wide as the bootstrap's where
+there are many errors, and do not have a width of 0 where there are none. With weights or groups rows are drawn.
 """
 
 from __future__ import annotations

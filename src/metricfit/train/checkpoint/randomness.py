@@ -51,7 +51,7 @@ def seed_all(seed: int) -> None:
 
 @contextmanager
 def seeded_run(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the random numbers of a run, including those of its device."""
+    """Seed the random numbers of a run, on its device too."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), Stream(seed):
         if device.type != "cpu":
             torch.manual_seed(seed)

@@ -442,7 +442,7 @@ def compute_class_weights(y: Tensor, class_weight: ClassWeight, classes: int = 0
 
 
 def weigh_samples(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | None) -> Tensor | None:
-    """Multiply the weights of the samples by those of their classes; ignored labels (below 0) have weight 0."""
+    """Multiply the weights of the samples by the weights of their classes; ignored labels (below 0) have weight 0."""
     if class_weight is None:
         return weight
     labels = _as_class_numbers(y)

@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 class OneDevice:
     """One process and one device: every call goes to torch directly, as in a loop by hand.
 
-    Its methods are those of Fabric that training uses. Fabric takes milliseconds to start and some 0.1 ms per step,
+    It has the methods of Fabric that training uses. Fabric takes milliseconds to start and some 0.1 ms per step,
     which is much of a small model's step, and has nothing to add here.
 
     Args:
@@ -148,7 +148,7 @@ def join_after_restart(device: torch.device) -> None:
 
     The store of torchrun outlives a restart and still holds the addresses of the old processes, for which the new ones
     would wait (PyTorch issue 135712). The number of the restart is the same for all processes of one machine, but not
-    for those of several machines.
+    for processes of several machines.
     """
     if not (dist.is_available() and dist.is_torchelastic_launched()) or dist.is_initialized():
         return

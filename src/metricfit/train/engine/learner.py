@@ -98,7 +98,7 @@ class Member:
         return x
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Return the loss of a batch, on several processes that of their batches together."""
+        """Return the loss of a batch; on several processes, of their batches together."""
         return self.objective(*gather_batch(logits, batch)) if self.gathers else self.objective(logits, batch)
 
     def backward_in_parts(self, batch: Batch) -> Tensor:
@@ -203,7 +203,7 @@ class Member:
         with self._averaged():
             self.best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
         if self.average is not None and self.runtime.world_size > 1 and self.averaged_buffers:
-            # Every rank has averaged statistics of its own samples; those of rank 0 count, as in training.
+            # Every rank has averaged statistics of its own samples; rank 0's count, as in training.
             self.best |= self.runtime.broadcast({name: self.best[name] for name in self.averaged_buffers})
 
     def recall(self) -> None:

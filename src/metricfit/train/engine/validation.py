@@ -80,8 +80,8 @@ def validate(
 ) -> Validation:
     """Measure the monitored values and the objective's requirements.
 
-    An epoch is feasible if it meets the requirements of the first monitor or, if it has none, those of the
-    objective, each at its own threshold. ``observed`` is minus the violation of the objective's requirements, so that
+    An epoch is feasible if it meets the requirements of the first monitor or, if it has no requirements, the
+    objective's, each at its own threshold. ``observed`` is minus the violation of the objective's requirements, so that
     the penalty of an augmented Lagrangian grows when they are broken more than in the epoch before. For objectives
     without requirements it is the monitored value.
 

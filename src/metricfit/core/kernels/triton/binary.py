@@ -1,8 +1,9 @@
 """Binary soft counts on a CUDA device in one pass over the input: O(n) time, 16 bytes of scratch memory per part.
 
 Plain operations make about fifty passes over memory. These programs read logits, target and weight once for the counts
-and once for the gradient. The formulas are those of ``core.steps``, and tests compare the two. Linear is evaluated from
-the nearer end, with (p, t) or (1 - p, 1 - t); the programs get the smaller of t and 1 - t, and ``FROM_ONE``.
+and once for the gradient. The formulas are the same as in ``core.steps``, and tests compare the two. Linear is
+evaluated from the nearer end, with (p, t) or (1 - p, 1 - t); the programs get the smaller of t and 1 - t, and
+``FROM_ONE``.
 """
 # mypy: ignore-errors
 # ruff: noqa: SIM108

@@ -65,7 +65,7 @@ class _Batch(NamedTuple):
 
 
 def _strides(samples: Tensor) -> tuple[int, int]:
-    """Return the strides of labels or weights along images and samples; that of a single image is 0.
+    """Return the strides of labels or weights along images and samples; a single image has stride 0.
 
     Triton knows of 0 that it keeps the alignment.
     """
@@ -257,7 +257,7 @@ def _tile(image, sample, classes, image_stride, sample_stride, class_stride, C: 
 
 @triton.jit
 def _logits(X, image, sample, inside, classes, x_image, x_sample, x_class, C: tl.constexpr, DENSE: tl.constexpr):
-    """Return a tile of logits; those of classes that do not exist are minus infinity."""
+    """Return a tile of logits; logits of classes that do not exist are minus infinity."""
     place = X + _tile(image, sample, classes, x_image, x_sample, x_class, C, DENSE)
     x = tl.load(place, mask=inside[:, None] & (classes < C)[None, :], other=0.0).to(tl.float32)
     return tl.where((classes < C)[None, :], x, float("-inf"))
@@ -265,7 +265,7 @@ def _logits(X, image, sample, inside, classes, x_image, x_sample, x_class, C: tl
 
 @triton.jit
 def _add(mass, y, w, classes, tp, fp, fn, place, C: tl.constexpr, SCATTERS: tl.constexpr):
-    """Add a tile's masses to the counts of its classes, those of the true classes one by one or in a tile."""
+    """Add a tile's masses to the counts of its classes; masses of the true classes one by one or in a tile."""
     true = classes[None, :] == y[:, None]
     total, hit = _sum_both(mass, tl.where(true, mass, 0.0))
     scale = w / total
