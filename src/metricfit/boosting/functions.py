@@ -52,8 +52,8 @@ def objective(
 
     It is the sum of the cross-entropy of all rows plus ``strength`` times the number of rows times the metric's loss on
     soft counts, where by default every row counts with its probability. With weights, the sums are weighted and the
-    number of rows is the sum of weights. The second derivative is that of the cross-entropy, which is positive; that of
-    the metric need not be.
+    number of rows is the sum of weights. The second derivative is taken from the cross-entropy, because it is positive;
+    the metric's own need not be.
 
     Start at the prior (``prior_logits``), and apply the sigmoid or the softmax to what the trees predict: beside an
     objective that is a function, libraries leave out the start, and most of them the sigmoid.
@@ -128,7 +128,7 @@ class Objective:
             Two arrays of the shape of the scores.
 
         Raises:
-            InvalidTypeError: If the rows are those of another library.
+            InvalidTypeError: If the rows belong to another library.
             InvalidValueError: If the labels are not class numbers, or scores, labels and weights do not fit.
         """
         rows = read_rows(first, second, sample_weight, self.library)
@@ -186,7 +186,7 @@ class Objective:
         loss = MetricLoss(
             self.metric,
             step=step,
-            # Identity does not look at the threshold, and a number costs less than that of several classes.
+            # Identity does not look at the threshold, and a number costs less than a dynamic threshold.
             threshold=0.5 if isinstance(step, Identity) else None,
             task="binary" if rows.scores.ndim == 1 else "multiclass",
             average=self.average,
@@ -311,7 +311,7 @@ class EvalMetric(MetricValue):
             for XGBoost's estimators the loss.
 
         Raises:
-            InvalidTypeError: If the rows are those of another library.
+            InvalidTypeError: If the rows belong to another library.
             InvalidValueError: If the labels are not class numbers, or scores, labels and weights do not fit.
         """
         value = self.value(read_rows(first, second, sample_weight, self.library))
@@ -397,7 +397,7 @@ def read_rows(first: Any, second: Any, weight: Any, library: Library) -> Library
         Scores, labels and weights.
 
     Raises:
-        InvalidTypeError: If the rows are those of another library.
+        InvalidTypeError: If the rows belong to another library.
         InvalidValueError: If scores, labels and weights do not fit one another, or the labels are not class numbers.
     """
     if not is_rows_object(second):

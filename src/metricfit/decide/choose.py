@@ -1,7 +1,7 @@
 """The choice of a decision on held-out logits, with bootstrap intervals, requirements and guarantees.
 
 Several classes are decided by offsets, or by expected costs, for metrics of the whole confusion matrix. A change of one
-decision moves a metric by its gradient at the confusion matrix. So the best decisions are those of the lowest expected
+decision moves a metric by its gradient at the confusion matrix. So the best decisions have the lowest expected
 cost, argmin_j sum_i p_i L_ij, with L the gradient at the matrix of these decisions (Narasimhan et al., ICML 2015).
 Offsets on the logits cannot make such decisions: if grades 1 and 3 are equally probable, the decision of the best
 quadratic kappa is often grade 2. L is computed at the decisions of the best offsets and then at its own decisions, and
@@ -209,8 +209,8 @@ def judge_class_decision(
 ) -> OffsetDecision | CostDecision:
     """Return the decision with its corrected value and its interval.
 
-    By the plug-in rule and under requirements the value is that of the held-out rows, and its interval that of the same
-    decisions on resamples.
+    By the plug-in rule and under requirements the value is measured on the held-out rows, and its interval with the
+    same decisions on resamples.
 
     Args:
         decision: The decision.

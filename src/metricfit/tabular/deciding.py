@@ -72,7 +72,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         classes_: The labels, sorted.
         pos_label_: The positive class of two; None for several classes.
         held_out_: The rows on which decisions are chosen, with the class balance of training.
-        shift_: What is added to calibrated logits for another class balance; 0 for that of training.
+        shift_: What is added to calibrated logits for another class balance; 0 for the balance of training.
         prevalence_: The class balance that the model decides for.
         prevalence_interval_: Its 95 % bootstrap interval, if it was estimated from new rows.
         drift_: Whether another class balance explains the scores of these rows.
@@ -393,7 +393,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     ) -> Importance:
         """Measure how much the metric loses when a column is shuffled (permutation importance).
 
-        The metric is that of the model's decisions. Columns are those of the table as it is passed, not encoded ones.
+        The metric judges the model's decisions. Columns are meant as in the table that is passed, before encoding.
         Columns that say the same share their importance: the model can use one when the other is shuffled. With costs
         from a column, decisions after shuffling it use the shuffled costs, and are judged by the true ones.
 
@@ -411,7 +411,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
         Returns:
             The importance of each column in units of the metric, with 95 % intervals that cover both the choice of
-            rows and that of shuffles.
+            rows and the choice of shuffles.
 
         Raises:
             ValueError: If there are too few rows or one class alone, columns are missing, or labels are unknown.
@@ -718,7 +718,8 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, Floats]:
         """Return the held-out rows, and calibrated logits of new rows that are distributed as theirs without drift.
 
-        If the logits of held-out rows come from the models of folds, so do those of new rows, each from one of them.
+        If the logits of held-out rows come from the folds' models, the logits of new rows do too, each row's from one
+        model.
         """
 
     def _shares_at(self, prevalence: Any, X: Any) -> tuple[Floats | None, PriorShift | None]:

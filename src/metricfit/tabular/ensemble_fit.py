@@ -60,7 +60,7 @@ class PreparedRows:
     Attributes:
         names: The classes.
         encoder: The encoder that was fitted to the rows.
-        rows: The rows with their weights in training, which include those of the classes.
+        rows: The rows with their weights in training, which include the weights of the classes.
         weight: The sample weights alone, or None.
         groups: The group of each row, or None.
         seed: Seed of everything random.

@@ -154,7 +154,7 @@ def watch_requirements(
     times: Any = None,
     predicted: Any = None,
 ) -> Watch:
-    """Test whether requirements still hold; the arguments are those of ``DecidingClassifier.watch``."""
+    """Test whether requirements still hold; the arguments are as in ``DecidingClassifier.watch``."""
     names = model.chosen_.names
     requirements = names.requirements(model.subject_to if subject_to is None else subject_to)
     if not requirements:

@@ -253,7 +253,7 @@ class StoredContext:
         """Return the model with the weights that this machine has.
 
         Raises:
-            ModelFileError: The arrays are damaged, or the weights here are not those of ``fit``.
+            ModelFileError: The arrays are damaged, or the weights here are not the ones that ``fit`` used.
         """
         check_shape("x", self.x, (None, folder.columns))
         check_indices("y", self.y, len(self.x), 0, folder.classes)

@@ -60,7 +60,7 @@ def held_out_decisions(model: Any) -> NDArray[Any]:
     return decided
 
 
-#: Rows on which the logits of the folds' models are compared with those of ``fit``.
+#: Rows on which the logits of the folds' models are compared with the logits of ``fit``.
 COMPARED = 64
 
 
@@ -145,15 +145,15 @@ def judged_rows(model: Any, X: Any, y: Any, sample_weight: Any = None, *, out_of
         X: Rows with the columns of ``fit``.
         y: Their labels.
         sample_weight: One weight per row, or None.
-        out_of_fold: Whether ``X`` and ``y`` are those of ``fit``, and each row is decided by models of the folds that
-            did not train on it.
+        out_of_fold: Whether ``X`` and ``y`` are the rows of ``fit``, and each row is decided by models of the folds
+            that did not train on it.
 
     Returns:
         The rows; out of fold those that some fold held out, with the weights and the groups of ``fit``.
 
     Raises:
         NotFittedError: The model is not fitted.
-        InvalidValueError: Columns are missing, labels are unknown, or the rows are not those of ``fit``.
+        InvalidValueError: Columns are missing, labels are unknown, or the rows are not the rows of ``fit``.
         InvalidTypeError: The model has several labels per row.
     """
     check_is_fitted(model, "chosen_")
@@ -187,7 +187,7 @@ def plain_table(X: Any) -> Any:
 
 
 def take_rows(table: Any, index: Integers) -> Any:
-    """Return rows of a table; those of files are read."""
+    """Return rows of a table; rows of files are read."""
     return table.take(index) if isinstance(table, ParquetRows) else _safe_indexing(table, index)
 
 
@@ -280,7 +280,7 @@ class WorstRows:
         total: The number of rows among which they are the worst.
         wrong: How many of these were decided wrongly; referred rows are not decided.
         positive: The class whose probability is given; None for the true class of each row.
-        judged: The number of columns of ``table`` that come before those of the user's table.
+        judged: The number of columns of ``table`` that come before the user's columns.
         notes: What is to know about it.
 
     Example:
