@@ -14,8 +14,9 @@ FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 #: The pages that a newcomer reads first.
 FIRST = ["README.md", "papers/README.md", "studies/README.md"]
-FIRST += [f"docs/{name}.md" for name in ("index", "first-hour", "quick-start", "which-metric", "when-it-pays",
-"gallery")] FIRST += ["docs/any-model.md", "docs/api/tuned.md", "docs/api/metric-loss.md", "docs/api/compare.md"]
+NAMES = ("index", "first-hour", "quick-start", "which-metric", "when-it-pays", "gallery", "any-model")
+FIRST += [f"docs/{name}.md" for name in NAMES]
+FIRST += [f"docs/api/{name}.md" for name in ("tuned", "metric-loss", "compare")]
 WORDS = 25
 
 
