@@ -71,3 +71,12 @@ def test_what_cannot_be_compared_is_refused(table, changed, message):
 def test_missing_labels_are_refused(table):
     with pytest.raises(InvalidValueError, match="target is missing in 1 of 60 rows"):
         metricfit.compare(table.assign(leaves=table["leaves"].mask(table.index == 3)), "leaves", **TINY)
+
+
+def test_the_recommended_classifier_has_the_positive_class_of_the_comparison():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(90, 2)), columns=["a", "b"])
+    y = np.where(X["a"] > 0.8, "rare", "usual")
+    found = metricfit.compare(X, y, "f1", methods=["logistic regression"], folds=2, pos_label="usual")
+    assert found.classifier("logistic regression").pos_label == "usual"
+    assert found.classifier("logistic regression", pos_label="rare").pos_label == "rare"

@@ -186,14 +186,13 @@ class Comparison:
         """
         name = self.recommended if method is None else method
         settings: dict[str, Any] = {"subject_to": list(self.subject_to) or None, "confidence": self.confidence}
-        settings |= {"average": self.average} | parameters
+        settings |= {"average": self.average} | ({} if self.positive is None else {"pos_label": self.positive})
+        settings |= parameters
         model = self.models.get(name.removesuffix(TUNED))
         if isinstance(model, OutsidePredictions):
             raise InvalidValueError(f"{quote(name)} was compared by its predictions, so there is nothing to fit")
         if model is None:
             return find_method(name).classifier(self.metric, **{"calibration": self.calibration} | settings)
-        if self.positive is not None:
-            settings = {"pos_label": self.positive} | settings
         return model.classifier(name, self.metric, forward=self.time is not None, **settings)
 
     def advice(self, label: str | None = None) -> Advice:
@@ -486,7 +485,7 @@ def compare(
         periods=() if times is None else tuple(_periods(splits, times, judged)),
         **names_of_columns,
         models={model.name: model for model in compared if not isinstance(model, Method)},
-        positive=rows.labels[1] if len(classes) == 2 else None,
+        positive=rows.labels.tolist()[1] if len(classes) == 2 else None,
     )
 
 

@@ -335,7 +335,7 @@ def as_lists(logits: Floats) -> Any:
 
 def load_networks() -> None:
     """Import what networks need before the first is timed."""
-    assert callable(import_module("metricfit.train").fit_folds)
+    import_module("metricfit.tabular.families.network_models")
 
 
 log = logging.getLogger("metricfit.tabular")
