@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricfit.core.kernels import pairs
+from metricfit.losses import PairHingeLoss
 
 NAN = float("nan")
 POWERS = [0, 1, 2, 3]
@@ -265,3 +266,22 @@ def test_order_of_values(dtype, rows):
     x = torch.randn(*rows, 40_000, dtype=dtype) * 10.0 ** torch.randint(-30, 30, (40_000,))
     x[..., :6] = torch.tensor([0.0, -0.0, 1e-42, -1e-42, float("inf"), -float("inf")])
     torch.testing.assert_close(x.gather(-1, pairs.sorting_order(x)), x.sort(-1).values, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(9,), (2, 9)])
+def test_the_operator_that_a_compiler_calls_is_as_torch_wants_it(shape, dtype):
+    generator = torch.Generator().manual_seed(0)
+    score = torch.randn(shape, dtype=dtype, generator=generator).requires_grad_()
+    positive = (torch.rand(shape, generator=generator) < 0.4).to(dtype)
+    for negative in (None, 1 - positive):
+        torch.library.opcheck(torch.ops.metricfit.pair_means.default, (score, positive, negative, 1.0, 2))
+
+
+def test_a_compiler_makes_no_sorts_of_its_own_on_the_cpu():
+    graphs = []
+    loss = torch.compile(PairHingeLoss(), fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph)
+    loss(torch.randn(8, requires_grad=True), torch.arange(8) % 2)
+    called = [str(node.target) for graph in graphs for node in graph.graph.nodes]
+    assert any("metricfit.pair_means" in name for name in called)
+    assert not any("sort" in name for name in called)

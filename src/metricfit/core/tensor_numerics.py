@@ -174,6 +174,15 @@ def differentiates_forward() -> bool:
     return forward_ad._current_level >= 0
 
 
+def traces_transform() -> bool:
+    """Return whether a compiler traces a transform of torch.func, such as ``vmap``."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+# What torch.compiler.assume_constant_result does; calling it would import the compiler together with this package.
+traces_transform._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def in_backward() -> bool:
     """Return whether a backward pass is running; a forward pass within one belongs to a checkpoint."""
     current = getattr(torch._C, "_current_graph_task_id", None)

@@ -43,7 +43,14 @@ from metricfit.core.kernels.soft_classes import (
     sum_decisions,
 )
 from metricfit.core.steps import Identity, Step, closed_form, is_unchanged
-from metricfit.core.tensor_numerics import differentiates_forward, full_precision, has_storage, is_transformed, leading
+from metricfit.core.tensor_numerics import (
+    differentiates_forward,
+    full_precision,
+    has_storage,
+    is_transformed,
+    leading,
+    traces_transform,
+)
 from metricfit.core.types import Layout
 
 #: Up to this number of logits the probabilities may be kept for the gradient.
@@ -233,15 +240,6 @@ def keeps_probabilities(logits: Tensor, step: StepAt, layout: Layout) -> bool:
 def handles_compiled(logits: Tensor, layout: Layout) -> bool:
     """Return whether a compiler should call the operator for these logits."""
     return takes_triton(logits, layout) and not traces_transform()
-
-
-def traces_transform() -> bool:
-    """Return whether a compiler traces a transform of torch.func, such as ``vmap``."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
-
-
-# What torch.compiler.assume_constant_result does; calling it would import the compiler together with this package.
-traces_transform._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def compiled_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:

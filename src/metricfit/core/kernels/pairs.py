@@ -34,7 +34,14 @@ from torch import Tensor
 
 from metricfit.core.kernels import triton
 from metricfit.core.numerics import ratio
-from metricfit.core.tensor_numerics import counting_dtype, exact_dtype, has_storage, is_transformed, leading
+from metricfit.core.tensor_numerics import (
+    counting_dtype,
+    exact_dtype,
+    has_storage,
+    is_transformed,
+    leading,
+    traces_transform,
+)
 from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError, quote
 
@@ -213,7 +220,8 @@ def pair_means(score: Tensor, positive: Tensor, negative: Tensor | None, margin:
     """Return the mean of ``max(0, margin - (f_+ - f_-))^power`` over the pairs of each row; 0 without pairs.
 
     The means are computed together with their gradient, by ``means_and_gradient`` on the CPU and by Triton's programs
-    on a CUDA device. Transforms of torch, compilers and gradients of the weights take ``violations``.
+    on a CUDA device. Transforms of torch and gradients of the weights take ``violations``, and so does a compiler for
+    another device; on the CPU it calls an operator, whose sorts and sums it could not fuse.
 
     Args:
         score: The scores, ``(..., n)``.
@@ -232,8 +240,10 @@ def pair_means(score: Tensor, positive: Tensor, negative: Tensor | None, margin:
         >>> pair_means(torch.tensor([1.0, 0.5]), torch.tensor([1.0, 0.0]), None, 1.0, 2)
         tensor(0.2500)
     """
-    if _is_fused(score, positive, negative):
-        means: Tensor = _FusedMeans.apply(score, positive, negative, margin, power)  # type: ignore[no-untyped-call]
+    if torch.compiler.is_compiling() and _has_operator(score, positive, negative):
+        means: Tensor = torch.ops.metricfit.pair_means(score, positive, negative, margin, power)[0]
+    elif _is_fused(score, positive, negative):
+        means = _FusedMeans.apply(score, positive, negative, margin, power)  # type: ignore[no-untyped-call]
     else:
         means = _plain_means(score, positive, negative, margin, power)
     if looks_at_values(score, None):
@@ -250,9 +260,18 @@ def _plain_means(score: Tensor, positive: Tensor, negative: Tensor | None, margi
 
 def _is_fused(score: Tensor, positive: Tensor, negative: Tensor | None) -> bool:
     """Return whether the means are computed with their gradient: eagerly, with a gradient of the scores only."""
-    if torch.compiler.is_compiling() or positive.requires_grad or (negative is not None and negative.requires_grad):
+    if torch.compiler.is_compiling() or _have_gradients(positive, negative):
         return False
     return _takes_triton(score) or (score.is_cpu and score.shape[-1] > 0 and _is_plain(score))
+
+
+def _has_operator(score: Tensor, positive: Tensor, negative: Tensor | None) -> bool:
+    """Return whether a compiler calls the operator."""
+    return score.is_cpu and not _have_gradients(positive, negative) and not traces_transform()
+
+
+def _have_gradients(positive: Tensor, negative: Tensor | None) -> bool:
+    return positive.requires_grad or (negative is not None and negative.requires_grad)
 
 
 class _FusedMeans(torch.autograd.Function):
@@ -320,6 +339,34 @@ def means_and_gradient(
     if has_both_roles:
         gradient = gradient[..., :n] + gradient[..., n:]
     return means.to(score.dtype), gradient.to(score.dtype)
+
+
+def _operator(
+    score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int
+) -> tuple[Tensor, Tensor]:
+    means, gradient = means_and_gradient(score, positive, negative, margin, power)
+    return means, gradient.contiguous()
+
+
+def _empty_means(score: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return score.new_empty(score.shape[:-1]), score.new_empty(score.shape)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+
+
+def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    return grad.unsqueeze(-1) * ctx.saved_tensors[0], None, None, None, None
+
+
+_LIBRARY = torch.library.Library("metricfit", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY.define(  # type: ignore[no-untyped-call]
+    "pair_means(Tensor score, Tensor positive, Tensor? negative, float margin, int power) -> (Tensor, Tensor)"
+)
+_LIBRARY.impl("pair_means", _operator, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+torch.library.register_fake("metricfit::pair_means", _empty_means, lib=_LIBRARY)
+torch.library.register_autograd("metricfit::pair_means", _backward, setup_context=_remember, lib=_LIBRARY)
 
 
 def weight_ranks(score: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
