@@ -141,7 +141,6 @@ def fit_population(
         callbacks=add_progress_bar(callbacks, progress),
         precision=precision,
         started=started,
-        several=True,
     )
     samples, held_out = data
     assert samples is not None

@@ -105,11 +105,11 @@ class FitResult:
         return cls(model.eval(), history, state["best"], state["threshold"], 0.0, trained_objective, requirements)
 
 
-def make_report(states: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
+def make_report(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the numbers of a run's report; of several members, a list with one entry per member for each of them."""
     names = ("best", "threshold", "requirements")
     members = [{name: state[name] for name in names} | {"epochs": len(state["history"])} for state in states]
-    if not several:
+    if len(members) == 1:
         return members[0]
     return {name: [member[name] for member in members] for name in members[0]} | {"members": len(members)}
 

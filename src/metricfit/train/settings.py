@@ -134,7 +134,6 @@ class RunSettings:
         precision: The precision that the user chose, if any.
         channels_last: Whether images are laid out with their channels last, which convolutions prefer.
         started: The time at which the call began.
-        several: Whether the result is a list, also of one model.
     """
 
     stages: Sequence[Stage]
@@ -150,7 +149,6 @@ class RunSettings:
     precision: str | None
     channels_last: bool = False
     started: float
-    several: bool = False
 
 
 def as_checkpoints(checkpoint_dir: CheckpointDir | None, resume: bool) -> Checkpoints | None:

@@ -63,7 +63,7 @@ def describe_run(
         "stratified": batches.stratified,
         "oversample": batches.oversample,
         **asdict(settings.steps),
-        **({"seeds": settings.seeds, "rates": settings.rates} if settings.several else {"seed": settings.seeds[0]}),
+        **({"seed": settings.seeds[0]} if len(data) == 1 else {"seeds": settings.seeds, "rates": settings.rates}),
         "precision": settings.precision,
         "ranks": ranks,
         "checkpoint_every": None if checkpoints is None else checkpoints.every,

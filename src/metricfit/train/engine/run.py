@@ -330,7 +330,7 @@ class TrainingRun:
     def _history(self, number: int, rows: Sequence[Row]) -> History:
         """Return the rows of a member; its steps end when it stops."""
         own = [row for row in rows if row.get("member", 0) == number]
-        if not self.settings.several:
+        if len(self.data) == 1:
             return History(own)
         columns = [{name: value for name, value in row.items() if name != "member"} for row in own]
         return History([row | {"step": (self.steps or 0) * epoch} for epoch, row in enumerate(columns, start=1)])
@@ -338,6 +338,6 @@ class TrainingRun:
     def _save(self, results: Sequence[FitResult]) -> None:
         if self.folder is not None and self.runtime.is_global_zero:
             states = [result.state() for result in results]
-            report = make_report(states, self.settings.several) | {"seconds": results[0].seconds}
+            report = make_report(states) | {"seconds": results[0].seconds}
             self.folder.finish({"members": states}, report | {"steps_made": self.folder.steps_made})
         self.runtime.barrier()
