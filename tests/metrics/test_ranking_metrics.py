@@ -1,6 +1,7 @@
 """Measures of scores as objects: values, names, copies, and what they are refused for."""
 
 import copy
+import math
 import pickle
 
 import pytest
@@ -51,3 +52,9 @@ def test_a_users_metric_cannot_take_their_names():
 
     with pytest.raises(ValueError, match="'auroc' is the name of a metric of this library"):
         metrics.metric(auroc)
+
+
+def test_pairs_of_two_classes_are_the_auroc_and_a_micro_average_without_a_class_is_not_known():
+    assert metrics.auroc_ovo([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0]) == metrics.auroc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0])
+    with pytest.warns(curves.UndefinedRankingWarning, match="all columns together"):
+        assert math.isnan(metrics.auroc([[0.9, 0.1], [0.4, 0.2]], [[0, 0], [0, 0]], average="micro"))

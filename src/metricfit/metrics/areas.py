@@ -29,7 +29,7 @@ from metricfit.core.arrays import (
 from metricfit.core.numerics import ratio, where
 from metricfit.core.types import Average
 from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc, as_array, check_scores, checked, sweep
+from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc, as_array, check_scores, checked
 
 #: Whether each class is compared with all others together, or each pair of classes separately.
 Versus = Literal["rest", "one"]
@@ -119,7 +119,8 @@ def auroc_of(questions: Questions, average: Average, versus: Versus = "rest", *,
         InvalidValueError: There is no such average, or pairs of classes were asked for and there are no classes.
     """
     check_ranking_average(average, versus)
-    if versus == "one":
+    single = len(questions.scores) == 1
+    if versus == "one" and not single:
         if questions.classes is None:
             raise InvalidValueError(
                 "pairs of classes (one versus one) need classes that exclude each other, with class numbers as labels; "
@@ -131,6 +132,9 @@ def auroc_of(questions: Questions, average: Average, versus: Versus = "rest", *,
     values = _in_blocks(questions, area_under_roc)
     positives, negatives = _support(questions)
     lacking = (positives == 0) | (negatives == 0)
+    if single and bool(lacking.any()):
+        only = "positives" if bool((negatives == 0).any()) else "negatives"
+        raise InvalidValueError(f"the AUROC needs positives and negatives, but target holds only {only}")
     values = where(lacking, math.nan, values)
     if warn:
         _report(questions, lacking, average, "positives or no negatives", "the AUROC is NaN")
@@ -140,9 +144,12 @@ def auroc_of(questions: Questions, average: Average, versus: Versus = "rest", *,
 def average_precision_of(questions: Questions, average: Average, *, warn: bool = True) -> Array:
     """Compute the average precision of several questions; the arguments are as in ``auroc_of``."""
     check_ranking_average(average)
+    single = len(questions.scores) == 1
     if average == "micro":
         questions = _pooled(questions)
     positives, _ = _support(questions)
+    if single and not bool((positives > 0).any()):
+        raise InvalidValueError("average precision needs positives, but target holds none")
     values = where(positives == 0, 0.0, _in_blocks(questions, area_under_precision_recall))
     if warn:
         _report(questions, positives == 0, average, "positives", "the average precision is 0")
@@ -317,10 +324,6 @@ def auroc(
     """
     check_ranking_average(average, versus)
     questions = read_questions(scores, target, weight)
-    if questions is None:
-        _, counts = sweep(scores, target, weight, both_classes_for="the AUROC")
-        area = area_under_roc(counts.tp[..., 0], counts.fp[..., 0])
-        return _as_result(area, average)
     return _as_result(auroc_of(questions, average, versus), average)
 
 
@@ -353,22 +356,19 @@ def average_precision(scores: Array, target: Array, weight: Array | None = None,
     """
     check_ranking_average(average)
     questions = read_questions(scores, target, weight)
-    if questions is None:
-        _, counts = sweep(scores, target, weight, positives_for="average precision")
-        value = area_under_precision_recall(counts.tp[..., 0], counts.fp[..., 0])
-        return _as_result(value, average)
     return _as_result(average_precision_of(questions, average), average)
 
 
-def read_questions(scores: Array, target: Array, weight: Array | None) -> Questions | None:
-    """Read scores of several labels or classes; None for a single column, which ``sweep`` reads.
+def read_questions(scores: Array, target: Array, weight: Array | None) -> Questions:
+    """Read scores of a single column, of several labels or of classes.
 
     Raises:
         InvalidValueError: The arrays do not fit each other, or hold values that are not allowed.
     """
     s = as_array(scores, "scores")
     if s.ndim != 2 or s.shape[1] == 1:
-        return None
+        s, y, w = checked(s, target, weight)
+        return Questions(s[None], exact(y[None]), None if w is None else w[None])
     y = in_kind_of(as_array(target, "target"), s)
     w = None if weight is None else exact(in_kind_of(as_array(weight, "weight"), s))
     s = check_scores(s)
@@ -495,9 +495,6 @@ def expected_calibration_error(
 def _read_probabilities(probabilities: Array, target: Array, weight: Array | None) -> tuple[Any, Any, Any, bool]:
     """Return probabilities, labels and weights ``(c, n)`` in float64, and whether the classes exclude each other."""
     questions = read_questions(probabilities, target, weight)
-    if questions is None:
-        p, y, w = checked(probabilities, target, weight)
-        questions = Questions(p[None], exact(y[None]), w)
     p = exact(questions.scores)
     if not bool(((p >= 0) & (p <= 1)).all()):
         raise InvalidValueError(

@@ -101,9 +101,6 @@ class RankingMetric:
             ValueError: A single column lacks a class that the measure needs, or labels that do not exclude each other
                 would have to be compared in pairs.
         """
-        if not hasattr(samples, "layout") and samples.logits.shape[-2] == 1:
-            weight = None if samples.weight is None else samples.weight[0]
-            return float(self._function(samples.logits[0], samples.target[0], weight))
         return float(self._of_questions(ask(samples), average, warn=warn))
 
     def __repr__(self) -> str:
