@@ -257,3 +257,7 @@ def test_what_top_k_does_not_take(target, settings, message):
         score(np.eye(3), np.array(target), "f1", task="multilabel" if np.ndim(target) == 2 else None, **settings)
     with pytest.raises(ValueError, match="several classes"):
         score(np.ones(3), np.array([0, 1, 1]), "f1", top_k=1)
+    with pytest.raises(ValueError, match="1 of 9 logits are NaN"):
+        score(np.where(np.eye(3, k=2), np.nan, 0.0), np.array([0, 1, 2]), "accuracy", top_k=2)
+    with pytest.raises(TypeError, match="not labels"):
+        score([0, 1, 1], [0, 1, 2], "accuracy", top_k=2)

@@ -12,6 +12,7 @@ from metricfit.core.decisions import count_hard, count_labels
 from metricfit.core.settings import CountSettings
 from metricfit.core.tasks import canonical, read_task
 from metricfit.core.types import Average, ScalarAverage, Task, Thresholds, ZeroDivision
+from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics import registry
 from metricfit.metrics.average import averaged, check_average
@@ -79,6 +80,8 @@ def score(
     if not (is_array(logits_or_labels) and is_floating(logits_or_labels)):
         if isinstance(measure, RankingMetric):
             raise InvalidTypeError(f"{measure.name} ranks scores: pass floating-point logits, not labels")
+        if top_k is not None:
+            raise InvalidTypeError("top_k decides by the largest logits: pass floating-point logits, not labels")
         rules = {"pos_label": pos_label, "zero_division": zero_division, "every_class": every_class}
         return float(score_labels(measure, target, logits_or_labels, weight, average, **rules))
     settings = CountSettings(task=task, threshold=threshold, ignore_index=ignore_index)
@@ -128,6 +131,7 @@ def count_top(
         )
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= z.shape[1]:
         raise InvalidValueError(f"top_k is a whole number from 1 to {z.shape[1]}, got {quote(k)}")
+    check_nan_logits(z)
     place = np.argsort(np.argsort(-z, axis=1, kind="stable"), axis=1)
     if task == "multilabel":
         if settings.ignore_index is not None:
