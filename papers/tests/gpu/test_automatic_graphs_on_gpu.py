@@ -85,7 +85,11 @@ def test_captured_steps_give_the_same_weights_for_every_setting(name):
     assert_same_weights(captured, plain)
 
 
-def test_norms_convolutions_and_stages_can_be_captured():
+def test_norms_convolutions_and_stages_can_be_captured(monkeypatch):
+    # Otherwise cuDNN may choose other kernels for the capture, whose last bits grow over 16 epochs.
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
     def convolutions():
         torch.manual_seed(0)
         head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 1)
@@ -184,8 +188,7 @@ def test_dropout_differs_from_step_to_step():
             self.at.add_(1)
             return logits.mean()
 
-    with pytest.warns(match="gradient"):
-        result = trained(Kept(), None, Noisy(), epochs=64, batch_size=1000)
+    result = trained(Kept(), None, Noisy(), epochs=64, batch_size=1000)
     assert result.history["cuda_graphs"][-1] == "captured"
     assert len(result.objective.noise.unique()) == 64
 

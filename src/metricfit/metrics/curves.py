@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metricfit.core.arrays import Array, in_kind_of, namespace
+from metricfit.core.arrays import Array, in_kind_of, namespace, take_along
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING, ratio, where
 from metricfit.errors import InvalidValueError
@@ -308,8 +308,10 @@ def best_or_nearest(candidates: Sweep, metric: Metric, requirements: Sequence[Re
 def best_of_allowed(candidates: Sweep, metric: Metric, allowed: Array) -> BestThreshold:
     """Return the best of the allowed thresholds; ``choose_among_ties`` says which one of equally good ones."""
     value = one_class(metric, candidates.counts)
-    index = int(best_places(value, allowed, candidates.counts, minimize=metric.minimize)[0])
-    return BestThreshold(float(candidates.thresholds[index]), float(value[index]))
+    place = best_places(value, allowed, candidates.counts, minimize=metric.minimize)
+    # One read of both numbers: on a GPU every read is a wait.
+    pair = namespace(value).stack([take_along(candidates.thresholds, place), take_along(value, place)])
+    return BestThreshold(*pair[:, 0].tolist())
 
 
 def as_requirements(subject_to: Requirements | None, *, gaps: bool = False) -> list[Requirement]:

@@ -50,6 +50,8 @@ def sweep(
     """Return the counts ``(m + 1, 1)`` at infinity and at each of the m distinct scores, falling."""
     s, y, w = checked(scores, target, weight)
     swept = sum_by_threshold(s, exact(y), w)
+    if not (positives_for or both_classes_for):
+        return swept
     positives, negatives = float(swept.counts.tp[-1, 0]), float(swept.counts.fp[-1, 0])
     if both_classes_for and (positives == 0 or negatives == 0):
         only = "positives" if negatives == 0 else "negatives"
@@ -97,12 +99,23 @@ def sum_by_threshold(scores: Array, share: Array, weight: Array | None) -> Sweep
     tp = y.cumsum(0) if w is None else (w * y).cumsum(0)
     fp = arange(y, 1, len(y) + 1, y.dtype) - tp if w is None else (w * (1 - y)).cumsum(0)
     last_of_ties = falling[1:] != falling[:-1]
-    if not bool(last_of_ties.all()):
-        kept = pad_last(last_of_ties, after=True)
+    # On a GPU, looking for ties would be one more wait.
+    if _is_on_gpu(scores) or not bool(last_of_ties.all()):
+        kept = _places(pad_last(last_of_ties, after=True))
         falling, tp, fp = falling[kept], tp[kept], fp[kept]
     tp, fp = (pad_last(sums, before=0.0)[..., None] for sums in (tp, fp))
     thresholds = pad_last(exact(falling), before=math.inf)
     return Sweep(thresholds, Counts(tp, fp, tp[-1] - tp, fp[-1] - fp))
+
+
+def _is_on_gpu(values: Array) -> bool:
+    return is_tensor(values) and not values.is_cpu
+
+
+def _places(mask: Array) -> Array:
+    """Return where a mask ``(n,)`` is true."""
+    found = namespace(mask).nonzero(mask)
+    return found[0] if isinstance(found, tuple) else found[:, 0]
 
 
 def choose_among_ties(tied: Array, tp: Array, fp: Array) -> Array:
@@ -170,8 +183,10 @@ def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Array, 
     for name, values in (("target", y), ("weight", w)):
         if values is not None and values.shape != s.shape:
             raise InvalidValueError(f"{len(s)} scores, but {len(values)} values of {name}")
-    s = check_scores(s)
-    if not bool(((y == 0) | (y == 1)).all()):
+    s = s if is_floating(s) else exact(s)
+    fine = ((y == 0) | (y == 1)) & namespace(s).isfinite(s)  # looked at once: on a GPU every look is a wait
+    if 0 in s.shape or not bool(fine.all()):
+        check_scores(s)
         raise InvalidValueError(
             f"target must hold 0 and 1 only, got values from {float(y.min()):g} to {float(y.max()):g}"
         )
@@ -260,9 +275,11 @@ def search_long_column(scores: Array, target: Array, metric: Metric) -> tuple[fl
 
     It is what a search of the ``sweep`` finds. None for a short column, and on another device.
     """
+    if _is_on_gpu(scores):
+        return None
     s, y, _ = checked(scores, target, None)
     n = len(s)
-    if n < BLOCK or (is_tensor(s) and not s.is_cpu):
+    if n < BLOCK:
         return None
     falling, labels = sort_with_flags(s, y == 1)
     positives, dtype = float(labels.sum()), exact_type(s)
@@ -290,8 +307,7 @@ def search_long_column(scores: Array, target: Array, metric: Metric) -> tuple[fl
     for start, before_it, value in zip(starts, before, highest, strict=False):
         if value >= least:
             tp, fp, better = part(start, before_it)
-            places = namespace(tp).nonzero(better >= least)
-            places = places[0] if isinstance(places, tuple) else places[:, 0]
+            places = _places(better >= least)
             found.append((places + start, tp[places], fp[places], better[places]))
     places, tp, fp, better = (namespace(*column).concatenate(column) for column in zip(*found, strict=True))
     chosen = int(choose_among_ties(better == better, tp, fp)[0])
