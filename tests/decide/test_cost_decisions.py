@@ -135,9 +135,9 @@ def test_rows_without_a_wrong_decision_leave_the_cost_uncertain():
         ([1.0, -3.0], "1 of 2 are negative"),
         ([1.0, np.inf], "1 of 2 are larger than"),
         (["a", "b"], "no numbers"),
-        (["1", "2"], "text or dates"),
-        (np.array(["2026-01-01", "2026-01-02"], dtype="datetime64[ns]"), "text or dates"),
-        (np.array([1, 2], dtype="timedelta64[s]"), "text or dates"),
+        (["1", "2"], "are no numbers"),
+        (np.array(["2026-01-01", "2026-01-02"], dtype="datetime64[ns]"), "are no numbers"),
+        (np.array([1, 2], dtype="timedelta64[s]"), "are no numbers"),
     ],
 )
 def test_wrong_columns_are_refused(amounts, message):

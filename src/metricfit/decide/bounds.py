@@ -91,9 +91,7 @@ def check_confidence(confidence: Any) -> float:
         0.95
     """
     if isinstance(confidence, bool) or not isinstance(confidence, Real):
-        raise InvalidTypeError(
-            f"confidence is a number between 0 and 1, such as 0.95, or None; got {quote(confidence)}"
-        )
+        raise InvalidTypeError(f"confidence is a number between 0 and 1, such as 0.95; got {quote(confidence)}")
     value = float(confidence)
     if not 0 < value < 1:
         hint = f"; did you mean {value / 100:g}?" if 1 < value < 100 else ""
@@ -255,9 +253,7 @@ def check_enough_rows(
         return
     claim = f"{requirement} at {format_percent(1 - alpha)} confidence"
     if math.isinf(needed):
-        raise InfeasibleError(
-            f"{claim} cannot be promised with any number of rows; lower the bound, or leave confidence out"
-        )
+        raise InfeasibleError(f"{claim} cannot be promised with any number of rows; lower the bound")
     of = "" if share == 1 else f" among the {format_percent(share)} of the rows on which it is tested"
     there = "is 1" if tested == 1 else f"are {tested or 'none'}"
     raise InfeasibleError(

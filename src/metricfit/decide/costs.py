@@ -99,10 +99,7 @@ def cost_columns(metric: Metric, X: Any) -> dict[str, Floats]:
 def _cost_column(metric: Metric, X: Any, name: str) -> Floats:
     names = getattr(X, "column_names", getattr(X, "columns", None))
     if names is None:
-        raise InvalidTypeError(
-            f"{metric.name} takes costs from the column {quote(name)}: pass a DataFrame that has it, got "
-            f"{type(X).__name__}"
-        )
+        raise InvalidTypeError(f"{metric.name} takes costs from a column: pass a DataFrame, got {type(X).__name__}")
     if name not in list(names):
         close = difflib.get_close_matches(name, list(map(str, names)), n=1)
         hint = f"; did you mean {quote(close[0])}?" if close else "; add it to the table"
@@ -115,9 +112,7 @@ def _cost_column(metric: Metric, X: Any, name: str) -> Floats:
             raise TypeError
         values = np.array(X[name], dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidValueError(
-            f"the column {quote(name)} holds costs, and has entries that are no numbers, but text or dates"
-        ) from None
+        raise InvalidValueError(f"the column {quote(name)} holds costs, and has entries that are no numbers") from None
     for wrong, what in (
         (np.isnan(values), "missing"),
         (values < 0, "negative"),

@@ -152,10 +152,7 @@ def _find_gap(requirements: Sequence[Requirement], groups: int) -> Requirement |
     if not gaps:
         return None
     if len(gaps) > 1 or gaps[0].sense != "<=":
-        raise InvalidValueError(
-            f"thresholds of groups take one gap with <=, got {' and '.join(map(str, gaps))}; for several gaps train "
-            "under requirements with AugmentedLagrangian"
-        )
+        raise InvalidValueError(f"thresholds of groups take one gap with <=, got {' and '.join(map(str, gaps))}")
     expected = gaps[0].metric.groups  # type: ignore[attr-defined]
     if expected != groups:
         raise InvalidValueError(f"{gaps[0]} is between {expected} groups, but the rows are in {groups}")

@@ -347,9 +347,7 @@ def _check_inputs(
     logits: Array, target: Array, weight: Array | None, average: ScalarAverage
 ) -> tuple[NDArray[Any], Floats, Floats]:
     if average not in ("macro", "micro", "weighted"):
-        raise InvalidValueError(
-            f"best_offsets maximises one number: average must be 'macro', 'micro' or 'weighted', got {quote(average)}"
-        )
+        raise InvalidValueError(f"average must be 'macro', 'micro' or 'weighted', got {quote(average)}")
     z, y = to_numpy(logits), to_numpy(target)
     if z.ndim != 2 or z.shape[1] < 2 or y.shape not in (z.shape[:1], z.shape) or len(y) == 0:
         raise InvalidValueError(

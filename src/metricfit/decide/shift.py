@@ -90,8 +90,7 @@ def estimate_prior_shift(held_out: HeldOut, logits: Array, *, seed: int = 0) -> 
     new = to_numpy(logits, np.float64)
     if new.ndim != 2 or new.shape[1] != held_out.logits.shape[1] or len(new) == 0:
         raise InvalidValueError(
-            f"the class balance is estimated from at least one row of logits (m, {held_out.logits.shape[1]}); these "
-            f"are {new.shape}"
+            f"at least one row of logits (m, {held_out.logits.shape[1]}) is needed, got {new.shape}"
         )
     if not np.isfinite(new).all():
         raise InvalidValueError(f"{int((~np.isfinite(new)).sum())} of {new.size} logits are NaN or infinite")

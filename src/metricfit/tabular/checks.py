@@ -97,9 +97,7 @@ def check_decision_parameters(model: Any, averages: tuple[str, ...]) -> None:
         raise InvalidValueError(f"decision is one of {', '.join(map(repr, DECISIONS))}; got {quote(model.decision)}")
     if model.average not in averages:
         named = ", ".join(map(repr, averages))
-        raise InvalidValueError(
-            f"average is one of {named}: one value is needed to choose by; got {quote(model.average)}"
-        )
+        raise InvalidValueError(f"average is one of {named}; got {quote(model.average)}")
     if model.subject_to is not None:
         _check_requirements(model.subject_to)
     if model.confidence is not None:
@@ -125,9 +123,7 @@ def _check_jobs(value: Any) -> None:
 
 def _check_device(value: Any) -> None:
     if not re.fullmatch(r"(cpu|cuda|mps|xpu)(:\d+)?", str(value)):
-        raise InvalidValueError(
-            f"device is a device of torch, such as 'cpu', 'cuda' or 'cuda:1', or None to choose it; got {quote(value)}"
-        )
+        raise InvalidValueError(f"device is a device of torch, such as 'cpu' or 'cuda:1', or None; got {quote(value)}")
 
 
 def _check_requirements(value: Any) -> None:
@@ -135,7 +131,7 @@ def _check_requirements(value: Any) -> None:
     for requirement in several:
         if not isinstance(requirement, (str, Requirement)):
             raise InvalidTypeError(
-                f"subject_to is a requirement such as 'recall >= 0.9', a list of them, or None; got {quote(value)}"
+                f"subject_to is a requirement such as 'recall >= 0.9' or a list of them; got {quote(value)}"
             )
 
 
@@ -210,9 +206,7 @@ def columns_of_fit(estimator: BaseEstimator, X: Any, source: str = "X") -> Any:
     if missing:
         listed = ", ".join(quote(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
         hint = did_you_mean(str(missing[0]), [str(name) for name in X.columns if name not in names])
-        raise InvalidValueError(
-            f"{source} lacks {len(missing)} of the columns the model was trained on: {listed}.{hint}"
-        )
+        raise InvalidValueError(f"{source} lacks {len(missing)} of the columns of training: {listed}.{hint}")
     check_names_differ(X)
     return X[names]
 
@@ -331,7 +325,7 @@ def has_several_labels(y: Any) -> bool:
         return np.asarray(y).ndim == 2 and np.asarray(y).shape[1] > 1
     except ValueError:
         raise InvalidValueError(
-            "the rows of y have different lengths: sklearn.preprocessing.MultiLabelBinarizer makes a matrix of them"
+            "the rows of y have different lengths: MultiLabelBinarizer makes a matrix of them"
         ) from None
 
 
@@ -340,7 +334,7 @@ def checked_label_matrix(y: Any) -> NDArray[np.int64]:
     matrix = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
     if matrix.ndim != 2 or matrix.shape[1] < 2 or not np.isin(matrix, (0, 1)).all():
         raise InvalidValueError(
-            f"several labels are a matrix of 0 and 1 with one column per label, at least two; got {_describe(matrix)}"
+            f"several labels are a matrix of 0 and 1, one column per label; got {_describe(matrix)}"
         )
     return matrix.astype(np.int64)
 
@@ -450,9 +444,7 @@ def average_of_classes(average: LabelAverage) -> ScalarAverage:
         InvalidValueError: It is "samples", an average for several labels.
     """
     if average == "samples":
-        raise InvalidValueError(
-            "average='samples' is for several labels; of classes use 'macro', 'micro' or 'weighted'"
-        )
+        raise InvalidValueError("average='samples' is for several labels; classes have 'macro', 'micro', 'weighted'")
     return average
 
 

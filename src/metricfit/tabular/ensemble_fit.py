@@ -150,9 +150,7 @@ def _check_class_weight(class_weight: Any, classes: NDArray[Any]) -> None:
             raise InvalidValueError(f"class_weight names {quote(unknown[0])}, which is none of {classes.tolist()}")
         for label, weight in class_weight.items():
             if not isinstance(weight, Real) or isinstance(weight, bool) or not 0 < float(weight) < np.inf:
-                raise InvalidValueError(
-                    f"class_weight: a weight is a finite number above 0, but {quote(label)} has {quote(weight)}"
-                )
+                raise InvalidValueError(f"class_weight: weights are above 0, but {quote(label)} has {quote(weight)}")
     elif not isinstance(class_weight, str) or class_weight != "balanced":
         raise InvalidValueError(
             f"class_weight is 'balanced', a weight for each label such as {{{classes.tolist()[0]!r}: 2.0}}, or None; "

@@ -49,9 +49,7 @@ def check_has_scores(estimator: Any) -> None:
         InvalidTypeError: It has no ``fit``, or neither ``predict_proba`` nor ``decision_function``.
     """
     if isinstance(estimator, type):
-        raise InvalidTypeError(
-            f"estimator is the class {estimator.__name__}; pass an object, {estimator.__name__}(...)"
-        )
+        raise InvalidTypeError(f"estimator is a class; pass an object, {estimator.__name__}(...)")
     if not hasattr(estimator, "fit"):
         raise InvalidTypeError(f"estimator is a classifier of scikit-learn, with fit; got {type(estimator).__name__}")
     if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):

@@ -330,9 +330,7 @@ def split_large_table(
         of_class = np.bincount(y[rows], minlength=len(counts))
         none_held_out = (of_class == 0) & (counts > 1) & (number is None)
         if (none_held_out | ((of_class == counts) & (counts > 0))).any():
-            raise InvalidValueError(
-                "the groups cannot be split so that all parts have every class: a class is in too few groups"
-            )
+            raise InvalidValueError("the groups cannot be split so that all parts have every class")
     log.info(
         "%s of %s rows are held out%s",
         f"{len(held_out[0]):,}",

@@ -29,9 +29,7 @@ def classes_of(labels: NDArray[Any]) -> NDArray[Any]:
     if not len(labels):
         raise InvalidValueError("y has no rows")
     if len(classes) < 2:
-        raise InvalidValueError(
-            f"all rows are of one class, {quote(classes.tolist()[0])}: there is nothing to tell apart"
-        )
+        raise InvalidValueError(f"all rows are of one class, {quote(classes.tolist()[0])}: nothing to tell apart")
     return classes
 
 

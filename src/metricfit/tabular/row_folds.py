@@ -174,7 +174,5 @@ def _row_numbers(pair: Any, rows: int) -> tuple[Integers, Integers]:
             raise InvalidValueError(f"cv names row {int(part.max())} or row {int(part.min())}; there are {rows} rows")
     both = np.intersect1d(parts[0], parts[1])
     if len(both):
-        raise InvalidValueError(
-            f"{len(both)} rows of a fold of cv, such as {int(both[0])}, are trained on and held out"
-        )
+        raise InvalidValueError(f"{len(both)} rows of a fold of cv are trained on and held out, such as {int(both[0])}")
     return parts[0].astype(np.int64), parts[1].astype(np.int64)

@@ -172,9 +172,7 @@ def _checked_contents(folder: Path, estimator: str) -> dict[str, bytes]:
     except (ValueError, KeyError, TypeError) as error:
         raise ModelFileError(f"{folder / MANIFEST} cannot be read: {shorten(error)}") from error
     if format_of != FORMAT:
-        raise ModelFileError(
-            f"{folder} is of format {quote(format_of)}, this version reads {FORMAT}: use the metricfit it names"
-        )
+        raise ModelFileError(f"{folder} is of format {quote(format_of)}, this version reads {FORMAT}")
     if saved != estimator:
         raise ModelFileError(f"{folder} holds a {quote(saved)}, not a {estimator}: load it with metricfit.{saved}.load")
     contents = {}

@@ -157,9 +157,7 @@ def examine_table(
     findings = list(check_labels(table[target]))
     labelled = table if not findings else table[table[target].notna()]
     if not len(labelled):
-        raise TableError(
-            f"The target {quote(target)} is missing in all rows of {name}: there is nothing to learn from."
-        )
+        raise TableError(f"The target {quote(target)} is missing in all rows of {name}.")
     X, y = split_target(labelled.reset_index(drop=True), target, name)
     if pd.api.types.is_float_dtype(y) and (y % 1 == 0).all():  # 1.0, because some labels were missing
         y = y.astype("int64")

@@ -274,7 +274,7 @@ def plain_column(column: Any) -> Any:
     """
     if pd.api.types.is_complex_dtype(column):
         raise InvalidValueError(
-            f"The column {quote(str(column.name))} holds complex numbers; use their real and imaginary parts as columns"
+            f"The column {quote(str(column.name))} holds complex numbers; use their parts as columns"
         )
     if isinstance(column.dtype, pd.PeriodDtype):
         return column.dt.to_timestamp()

@@ -87,10 +87,7 @@ class UserModel(Family):
     def reason_to_skip(self, rows: TrainingRows) -> str | None:
         """Refuse rows with weights if the classifier takes none."""
         if rows.weight is not None and weight_parameter(self.model) is None:
-            raise InvalidValueError(
-                f"the model {self.name!r} takes no sample_weight; fit without sample_weight and class_weight, or use "
-                "another model"
-            )
+            raise InvalidValueError(f"the model {self.name!r} takes no sample_weight; fit without weights")
         return None
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:

@@ -212,9 +212,7 @@ def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
             "pass rows that the model was not trained on"
         )
     if len(numbers) != places.total:
-        raise InvalidValueError(
-            f"out_of_fold=True is for the rows of fit, which were {places.total:,}; X has {len(numbers):,}"
-        )
+        raise InvalidValueError(f"out_of_fold=True is for the {places.total:,} rows of fit; X has {len(numbers):,}")
     in_order = np.array_equal(places.rows, np.arange(places.total))
     rows = _held_out(model, table if in_order else take_rows(table, places.rows))
     if not np.array_equal(numbers[places.rows], rows.y) or not _has_logits_of_fit(rows):
