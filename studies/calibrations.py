@@ -26,7 +26,7 @@ from metricfit.decide.calibration import fit_calibration, sigmoid
 from metricfit.decide.rules import choose_threshold
 from metricfit.metrics import get_metric
 from metricfit.stats import compare
-from metricfit.tabular.families import DEFAULT
+from metricfit.tabular.families.choice import DEFAULT
 from studies.common import fill, table
 from studies.portfolio import PAGE, judge_of
 

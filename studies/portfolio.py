@@ -25,8 +25,8 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from metricfit.metrics import get_metric
 from metricfit.stats import compare
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.families import DEFAULT
 from metricfit.tabular.families.boosting import SMALL, Boosting, Trees
+from metricfit.tabular.families.choice import DEFAULT
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.families.kernel import Kernel

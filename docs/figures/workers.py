@@ -8,7 +8,7 @@ import statistics
 
 from page import BLUE, DOCS, GREEN, GREY, ORANGE, plt, save
 
-from metricfit.tabular.families import DEFAULT
+from metricfit.tabular.families.choice import DEFAULT
 
 TABLES = {"coil_2000": (9822, ORANGE), "satimage": (6435, BLUE), "phoneme": (5404, GREEN)}
 FOLDS = 8

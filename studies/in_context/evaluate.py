@@ -38,7 +38,7 @@ from metricfit.metrics import get_metric
 from metricfit.stats import compare
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble import SMALLEST_WEIGHT, Selection
-from metricfit.tabular.families import DEFAULT, make_families
+from metricfit.tabular.families.choice import DEFAULT, make_families
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.out_of_fold import fit_families
 from metricfit.tabular.row_folds import stratified_folds

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
 from metricfit.cli.app import app
-from metricfit.tabular.families import DEFAULT, NAMES
+from metricfit.tabular.families.choice import DEFAULT, NAMES
 
 SMALL = ["--models", "linear,extra_trees", "--folds", "2", "--seed", "1"]
 SMALL_COMPARISON = ["--method", "logistic regression"]

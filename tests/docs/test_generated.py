@@ -41,7 +41,7 @@ def test_the_page_of_json_matches_the_schemas(load_script: Load) -> None:
 
 def test_the_families_of_a_table_are_those_of_the_pages() -> None:
     from metricfit.tabular import MetricClassifier
-    from metricfit.tabular.families import DEFAULT, NAMES
+    from metricfit.tabular.families.choice import DEFAULT, NAMES
 
     page = (DOCS / "api" / "classifier.md").read_text(encoding="utf-8")
     rows = re.findall(r'^\| `"(\w+)"`.*\| (yes|no)[^|]*\|$', page, re.MULTILINE)

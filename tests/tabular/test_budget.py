@@ -8,7 +8,7 @@ import pytest
 
 from metricfit import MetricClassifier
 from metricfit.tabular import out_of_fold
-from metricfit.tabular.families import DEFAULT, NAMES
+from metricfit.tabular.families.choice import DEFAULT, NAMES
 from metricfit.tabular.families.family import Deadline, Family, Features, TrainingRows
 from metricfit.tabular.out_of_fold import fit_families
 

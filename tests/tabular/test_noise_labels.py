@@ -17,7 +17,7 @@ from metricfit.tabular import Network
 from metricfit.tabular.cross_fit import judging_parts
 from metricfit.tabular.ensemble import OutOfFold, cross_fit
 from metricfit.tabular.ensemble_fit import fit_ensemble, prepare_rows
-from metricfit.tabular.families import make_families
+from metricfit.tabular.families.choice import make_families
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.families.forest import ExtraTrees
 from metricfit.tabular.out_of_fold import fit_family

@@ -8,7 +8,8 @@ import pytest
 from metricfit import MetricClassifier
 from metricfit.metrics import f1
 from metricfit.tabular import out_of_fold
-from metricfit.tabular.families import DEFAULT, choice, make_families
+from metricfit.tabular.families import choice
+from metricfit.tabular.families.choice import DEFAULT, make_families
 from metricfit.tabular.families.family import Deadline, Features
 
 

@@ -57,7 +57,7 @@ from metricfit.tabular.doctor.finding import Finding
 from metricfit.tabular.encoding.columns import TEXT_COMPONENTS, free_text_columns
 from metricfit.tabular.ensemble import ModelRow
 from metricfit.tabular.facts import Ends, ModelFacts, RequirementFact, model_facts
-from metricfit.tabular.families import NAMES
+from metricfit.tabular.families.choice import NAMES
 from metricfit.tabular.insight.value_intervals import Period, describe_fall, values_by_period
 from metricfit.tabular.large_rows import random_rows
 from metricfit.tabular.out_of_fold import watch_fit

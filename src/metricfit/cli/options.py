@@ -37,7 +37,7 @@ GROUPS = {
 
 
 def _families() -> list[str]:
-    return list(import_module("metricfit.tabular.families").NAMES)
+    return list(import_module("metricfit.tabular.families.choice").NAMES)
 
 
 def _methods() -> list[str]:

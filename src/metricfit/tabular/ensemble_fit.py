@@ -42,7 +42,7 @@ from metricfit.tabular.cross_fit import FEW_PARTS, FEWEST_FOLDS, PARTS, judges_o
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble import Ensemble, Mixture, ModelRow, OutOfFold, build_ensemble, cross_fit, fit_mixture
 from metricfit.tabular.estimator_scores import SMALLEST_TRAINING_SHARE, check_training_share
-from metricfit.tabular.families import make_families
+from metricfit.tabular.families.choice import make_families
 from metricfit.tabular.families.family import Deadline, Family, Features, TrainingRows
 from metricfit.tabular.large_rows import CompactFeatures, encode_large_table, is_large, split_large_table
 from metricfit.tabular.out_of_fold import FamilyResult, FitTracker, choose_watcher, fit_families

@@ -19,7 +19,7 @@ from metricfit.tabular.compare.comparison import compare
 from metricfit.tabular.compare.methods import BASELINES, DEFAULT, REFERENCE, UNTUNED, find_method, methods
 from metricfit.tabular.compare.verdict import interval_of_mean
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.families import DEFAULT as DEFAULT_FAMILIES
+from metricfit.tabular.families.choice import DEFAULT as DEFAULT_FAMILIES
 
 SINGLE = ["logistic regression", "small boosted trees", "boosted trees on the metric", "extra trees", "support vectors"]
 

@@ -246,7 +246,7 @@ def test_columns_of_any_type_are_examined(entries):
         (GOOD, {"subject_to": "recal >= 0.9"}, "recal"),
         (GOOD, {"subject_to": "f1 >= 0.9", "confidence": 0.95}, "cannot be guaranteed"),
         (GOOD.assign(y=None), {}, "missing in all rows"),
-        (GOOD[["y"]], {}, "missing in all rows"),
+        (GOOD[["y"]], {}, "nothing to learn from"),
         (GOOD, {"pos_label": "maybe"}, "pos_label='maybe'"),
     ],
 )

@@ -17,7 +17,7 @@ sys.meta_path.insert(0, NoTorch())
 import numpy as np
 from metricfit.metrics import get_metric
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.families import make_families
+from metricfit.tabular.families.choice import make_families
 from metricfit._schema import read, write
 from metricfit.tabular.families.family import Deadline, Features, FittedModel, TrainingRows
 from metricfit.tabular.storage import Folder

@@ -9,7 +9,7 @@ from stored_state import restore, state_of
 
 from metricfit.decide.calibration import Calibration
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
-from metricfit.tabular.families import make_families
+from metricfit.tabular.families.choice import make_families
 from metricfit.tabular.families.family import Deadline, choose_candidates
 from metricfit.tabular.families.network import Network
 

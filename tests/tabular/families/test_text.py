@@ -18,7 +18,7 @@ from metricfit.metrics import f1
 from metricfit.tabular.encoding.columns import free_text_columns
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families import linear as text_module
-from metricfit.tabular.families import make_families
+from metricfit.tabular.families.choice import make_families
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.families.linear import ANALYZERS, BUCKETS, Terms, TextLinear
 from metricfit.tabular.out_of_fold import fit_family

@@ -182,9 +182,7 @@ def test_time_ends_the_shuffles_and_is_reported(model, halves):
 
 def test_wrong_use(model, halves, blobs, quick_settings):
     X, y = halves[1]
-    with pytest.raises(
-        ValueError, match=r"X lacks 1 of the columns the model was trained on: 'kind'. Did you mean 'Kind'"
-    ):
+    with pytest.raises(ValueError, match=r"X lacks 1 of the columns of training: 'kind'. Did you mean 'Kind'"):
         model.importance(X.rename(columns={"kind": "Kind"}), y)
     with pytest.raises(ValueError, match="at least 10 rows"):
         model.importance(X[:5], y[:5])

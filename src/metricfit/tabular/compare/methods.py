@@ -28,8 +28,8 @@ from metricfit.errors import InvalidValueError, MetricfitError, quote
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.estimator_scores import fit_parameters_of
-from metricfit.tabular.families import DEFAULT as DEFAULT_FAMILIES
 from metricfit.tabular.families.arithmetic import to_logits
+from metricfit.tabular.families.choice import DEFAULT as DEFAULT_FAMILIES
 from metricfit.tabular.families.choice import default_families
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.tuned import TunedDecisionClassifier

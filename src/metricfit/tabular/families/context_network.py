@@ -201,7 +201,7 @@ def draw_places(columns: int, length: int, seeds: Iterable[int]) -> Floats:
 
 def choose_columns(x: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the columns that vary, at most ``MOST_COLUMNS`` by the difference of the classes' means."""
-    spread = np.nanstd(x, axis=0)
+    spread = np.asarray(np.nanstd(x, axis=0))
     varies = np.flatnonzero(spread > 0)
     if len(varies) <= MOST_COLUMNS:
         return varies
