@@ -136,7 +136,7 @@ def test_out_of_fold_needs_the_rows_of_fit(model, halves, tmp_path):
     assert len(model.importance(X, y, out_of_fold=True, repeats=1).table) == X.shape[1]
     with pytest.raises(ValueError, match="rows of fit in their order"):
         model.importance(others, y, out_of_fold=True)
-    with pytest.raises(ValueError, match="which were 150; X has 149"):
+    with pytest.raises(ValueError, match="150 rows of fit; X has 149"):
         model.importance(X[:-1], y[:-1], out_of_fold=True)
     with pytest.raises(ValueError, match="leave sample_weight out"):
         model.importance(X, y, out_of_fold=True, sample_weight=np.ones(150))
