@@ -80,7 +80,8 @@ class Result(TypedDict):
         out_of_fold: The metric on held-out rows; it equals `value`.
         threshold: The probability of the positive class from which rows are flagged; null for several classes.
         threshold_interval: 95 % interval of the threshold.
-        refer_region: The probabilities between which rows are referred to a person.
+        refer_region: The probabilities between which rows are referred to a person. Of several classes, the ratios
+            between which the best class is to the second best.
         referred_share: The share of the held-out rows that are referred.
         models: The families of models.
         model: The folder of the model.

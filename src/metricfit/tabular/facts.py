@@ -96,7 +96,8 @@ class ModelFacts:
         decision: How the decision is made, in words.
         threshold: The threshold of two classes; None for other decisions.
         threshold_interval: Its 95 % interval.
-        refer_region: The probabilities that are referred to a person: from the first on and below the second.
+        refer_region: The probabilities that are referred to a person: from the first on and below the second. Of
+            several classes, the ratios of the best class to the second best.
         referred_share: The share of the held-out rows in that region.
         requirements: What is known about each requirement.
         requirements_met: Whether all are met, or with a confidence certified.
