@@ -10,7 +10,8 @@ from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.curves import auroc
 from metricfit.losses import WeightedBCELoss
 from metricfit_papers.models.construction import build_network
-from studies import image_pairs
+from studies import image_pairs, image_pairs_page
+from studies.common import fill
 from studies.image_pairs import Adam, Barrier, Lagrangian, Part, Problem, Stack, scores
 
 SPLITS, VERSIONS, ROWS = 2, 3, 6
@@ -148,3 +149,10 @@ def test_both_questions_in_a_tiny_version():
     constraints = image_pairs.compare_constraints(problem, epochs=1)
     assert set(constraints) == {"cross-entropy", "trained on", "AugmentedLagrangian", "SPBM"}
     assert all(0 <= cell["auc"] <= 1 for cell in constraints.values())
+
+
+@pytest.mark.pages
+def test_the_page_shows_the_stored_results():
+    stored = json.loads(image_pairs_page.RESULTS.read_text(encoding="utf-8"))
+    text = image_pairs_page.PAGE.read_text(encoding="utf-8")
+    assert fill(text, image_pairs_page.parts_of_page(stored)) == text, "run: python -m studies.image_pairs_page"
