@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from metricfit.losses import LovaszLoss, MetricLoss, Mix
+from metricfit.steps import Linear
 from studies.segmentation_data import VOID, Crops, Images, Split, normalised
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -130,18 +131,19 @@ LOSSES = (
 def make_loss(name: str, classes: int, at: Tensor, steps: int) -> nn.Module:
     """Return a loss of LOSSES; a mask's logits are passed to it as one vector."""
     ignored = {} if classes == 1 else {"ignore_index": VOID}
+    metric = ignored | {"step": Linear(0.1 if classes == 1 else 0.2)}  # Dice is the step Identity
     cross_entropy = nn.BCEWithLogitsLoss() if classes == 1 else nn.CrossEntropyLoss(ignore_index=VOID)
     if name == "cross-entropy, then metric F1":
-        return Switch(cross_entropy, MetricLoss("f1", **ignored), at, steps)
+        return Switch(cross_entropy, MetricLoss("f1", **metric), at, steps)
     return {
         "cross-entropy": cross_entropy,
         "Dice": Overlap(),
         "cross-entropy + Dice": Mix((cross_entropy, 1.0), (Overlap(), 1.0)),
         "Tversky": Overlap(*TVERSKY),
         "Lovasz": LovaszLoss(**ignored),
-        "metric F1": MetricLoss("f1", **ignored),
-        "metric Jaccard": MetricLoss("jaccard", **ignored),
-        "mix": Mix((cross_entropy, 1.0), (MetricLoss("f1", **ignored), 0.5)),
+        "metric F1": MetricLoss("f1", **metric),
+        "metric Jaccard": MetricLoss("jaccard", **metric),
+        "mix": Mix((cross_entropy, 1.0), (MetricLoss("f1", **metric), 0.5)),
     }[name]
 
 
