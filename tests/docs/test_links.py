@@ -1,4 +1,4 @@
-"""The site is small, and links lead somewhere, those of pages outside of the site too."""
+"""The site is small, links lead somewhere, on pages outside of the site too, and the map of CONTRIBUTING.md is true."""
 
 import re
 from pathlib import Path
@@ -47,3 +47,13 @@ def test_the_site_has_at_most_55_pages_and_lists_all_of_them():
     listed = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
     assert len(listed) <= 55
+
+
+def test_the_files_that_contributing_names_exist():
+    named = re.findall(r"`([\w/.]+(?:\.py|/))`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert len(named) > 60
+    files = ["/" + str(path.relative_to(ROOT)) for top in ("src", "papers/src") for path in (ROOT / top).rglob("*")]
+    tests = ROOT / "tests"
+    known = [name for name in named if (ROOT / name).exists() or (tests / name).exists()]
+    known += [name for name in named if any(file.endswith("/" + name.rstrip("/")) for file in files)]
+    assert sorted(set(named) - set(known)) == []

@@ -7,7 +7,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERN = re.compile(r"\b(?:th(?:ose|at) of|the latter|called positive|called negative)\b", re.IGNORECASE)
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "papers/README.md", "studies/README.md")]
+PAGES = [
+    ROOT / name
+    for name in ("README.md", "CONTRIBUTING.md", "examples/README.md", "papers/README.md", "studies/README.md")
+]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 SOURCE = [path for path in sorted((ROOT / "src").rglob("*")) if path.suffix in {".py", ".html", ".js"}]
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
