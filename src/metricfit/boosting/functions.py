@@ -223,7 +223,7 @@ def eval_metric(
     *,
     threshold: float | None = None,
     average: ScalarAverage = "macro",
-) -> EvalMetric | CatBoostEvalMetric:
+) -> EvalMetric:
     """Make an evaluation that early stopping can follow: the metric at its exact best threshold on the held-out rows.
 
     The best threshold is found anew in every round, by one sort, so that stopping does not depend on how far the
@@ -262,8 +262,8 @@ def eval_metric(
 
 
 @dataclass(frozen=True, repr=False)
-class MetricValue:
-    """The value of a metric on rows, at the best threshold or at a fixed one."""
+class EvalMetric:
+    """The value of a metric on rows, at the best threshold or at a fixed one; see ``eval_metric``."""
 
     metric: Metric
     library: Library
@@ -287,10 +287,6 @@ class MetricValue:
     def _count(self, rows: LibraryRows, decided: NDArray[Any], classes: int | None) -> Counts:
         called, matrix = decided.astype(np.int64), self.metric.needs_matrix
         return count_labels(called, rows.label, num_classes=classes, weight=rows.weight, matrix=matrix)
-
-
-class EvalMetric(MetricValue):
-    """An evaluation for LightGBM or XGBoost; see ``eval_metric``."""
 
     @property
     def __name__(self) -> str:
@@ -321,7 +317,7 @@ class EvalMetric(MetricValue):
         return (self.__name__, loss) if is_rows_object(second) else loss
 
 
-class CatBoostEvalMetric(MetricValue):
+class CatBoostEvalMetric(EvalMetric):
     """An evaluation for CatBoost; see ``eval_metric``."""
 
     def is_max_optimal(self) -> bool:

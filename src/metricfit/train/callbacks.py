@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -207,16 +206,11 @@ class ProgressBar(Callback):
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Return the mean loss, monitored value and best value of the rows in one line."""
-    parts = [f"loss {_mean(rows, 'train_loss'):.4g}"]
-    if "monitor" in rows[0]:
-        name = rows[0]["monitor"]
-        parts.append(f"{name} {_mean(rows, 'value'):.4g}, best {_mean(rows, 'best'):.4g}")
+    """Return the loss, the monitored value and the best value of the first row in one line."""
+    first = rows[0]
+    parts = [f"loss {first['train_loss']:.4g}"]
+    if "monitor" in first:
+        parts.append(f"{first['monitor']} {first['value']:.4g}, best {first['best']:.4g}")
     if len(rows) > 1:
-        parts.append(f"{len(rows)} members")
+        parts.append(f"the first of {len(rows)} members")
     return ", ".join(parts)
-
-
-def _mean(rows: Sequence[Row], name: str) -> float:
-    values = [row[name] for row in rows if not math.isnan(row[name])]
-    return sum(values) / len(values) if values else math.nan
