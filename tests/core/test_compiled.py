@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from metricfit import MetricLoss, steps
+from metricfit import MetricLoss, metrics, steps
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # torch's own
 
@@ -106,3 +106,40 @@ def test_compiled_straight_through_and_annealed(batch, naive):
         close(value.detach(), naive.loss("recall", *double, None, step))
         inner = [naive.gradient("recall", *double, None, each) for each in (steps.Identity(), steps.Sigmoid(k=10))]
         close(x.grad, (1 - fraction) * inner[0] + fraction * inner[1])
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+@pytest.mark.parametrize("name", ["f1", "mcc", "gmean", "cost(fp=1, fn=3)"])
+def test_a_compiled_formula_has_the_eager_value_and_gradient(name, task):
+    generator = torch.Generator().manual_seed(0)
+    shape = (40,) if task == "binary" else (40, 3)
+    x = torch.randn(shape, generator=generator)
+    y = torch.randint(3, (40,), generator=generator) if task == "multiclass" else (x > 0.5).long()
+    loss, results = MetricLoss(name, task=task), []
+    for function in (loss, compiled(loss)):
+        leaf = x.clone().requires_grad_()
+        value = function(leaf, y)
+        results.append((value.detach(), torch.autograd.grad(3.0 * value, leaf)[0]))
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4, 3)])
+def test_the_operator_of_formulas_is_as_torch_wants_it(shape):
+    counts = (10 * torch.rand(shape, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    torch.library.opcheck(torch.ops.metricfit.loss_of_counts.default, (counts, "f1", "macro", True))
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_compiled_formula_of_one_class_is_finite(label):
+    x = torch.full((6,), -90.0, requires_grad=True)
+    value = compiled(MetricLoss("mcc"))(x, torch.full((6,), label))
+    (gradient,) = torch.autograd.grad(value, x)
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+
+
+def test_a_metric_that_is_set_later_is_the_compiled_one():
+    loss = MetricLoss("f1")
+    loss.metric = metrics.recall
+    x, y = torch.randn(8), torch.arange(8) % 2
+    torch.testing.assert_close(compiled(loss)(x, y), MetricLoss("recall")(x, y))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from metricfit.core.batch_counts import evaluate
+from metricfit.core.batch_counts import STEEPEST, evaluate, value_and_slopes
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_soft
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
+from metricfit.core.operators import register
 from metricfit.core.probabilities import logits_of
 from metricfit.core.settings import CountSettings
 from metricfit.core.steps import Identity, Step
 from metricfit.core.tasks import check_task
+from metricfit.core.tensor_numerics import traces_transform
 from metricfit.core.thresholds import PerLabel, ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.core.validation import is_false, looks_at_values, refuse_tracing
@@ -136,6 +140,9 @@ class MetricLoss(AdditiveLoss):
                 "memory adds counts over batches, but with per_image=True every image is measured separately"
             )
         self.uses_groups = isinstance(self.metric, GroupGap)
+        metric = self.metric  # an operator gets it by its name
+        has_name = not (metric.user_defined or self.uses_groups or metric.needs_matrix or metric.of_one_class)
+        self._named = metric, metric.name if has_name else ""
         if per_image and self.uses_groups:
             raise InvalidValueError(f"{self.metric.name} compares groups of rows, not images; leave per_image out")
         self.step = step
@@ -252,11 +259,23 @@ class MetricLoss(AdditiveLoss):
             )
         if isinstance(statistics, Counts):
             counts = statistics if self.memory is None else self.memory(statistics)
-            loss = self._loss_of(counts) if self.average is None else evaluate(self._loss_of, counts)
+            if torch.compiler.is_compiling() and (name := self._name_for_operator(counts)):
+                loss = torch.ops.metricfit.loss_of_counts(
+                    torch.stack(counts.tensors), name, self.average, counts.exclusive
+                )[0]
+            else:
+                loss = self._loss_of(counts) if self.average is None else evaluate(self._loss_of, counts)
             self._inspect(counts, loss)
             return loss
         value = ratio(statistics[0], statistics[1])
         return value if self.metric.minimize else 1 - value
+
+    def _name_for_operator(self, counts: Counts) -> str:
+        """Return the metric's name if a compiler calls the operator for these counts, and otherwise an empty text."""
+        metric, name = self._named
+        alike = self.classes is None and self.class_weights is None and self.zero_division is None
+        plain = counts.tp.is_cpu and counts.tp.dim() == 1 and not (metric.whole_matrix and not counts.exclusive)
+        return name if metric is self.metric and self.average and alike and plain and not traces_transform() else ""
 
     def _loss_of(self, counts: Counts) -> Tensor:
         return loss_of_counts(self.metric, counts, self.average, self.classes, self.zero_division, self.class_weights)
@@ -303,3 +322,18 @@ class MetricLoss(AdditiveLoss):
         defaults |= {"average": "macro", "per_image": False, "from_probabilities": False}
         changed = [name for name, default in defaults.items() if getattr(self, name) is not default]
         return ", ".join(settings + [f"{name}={getattr(self, name)!r}" for name in changed])
+
+
+def _loss_of_counts(stacked: Tensor, metric: str, average: Any, exclusive: bool) -> tuple[Tensor, Tensor]:
+    """Return the loss of counts ``(4, c)`` and its gradient, by dual numbers."""
+    counts = stacked.double()
+    numbers = counts[:, 0].tolist() if counts.shape[1] == 1 else counts.numpy()
+    loss = value_and_slopes(lambda c: loss_of_counts(get_metric(metric), c, average), numbers, exclusive)
+    if loss is None:
+        raise InvalidTypeError(f"the formula of {metric} does not take dual numbers")
+    slopes = np.reshape(loss.slopes, tuple(stacked.shape))
+    slopes = np.where(abs(slopes) < STEEPEST, slopes, 0.0 * slopes)  # there denominators count as 0 in float32
+    return stacked.new_tensor(loss.value), torch.from_numpy(slopes).to(stacked.dtype)
+
+
+register("loss_of_counts", "Tensor counts, str metric, str average, bool exclusive", _loss_of_counts, kept_axes=2)

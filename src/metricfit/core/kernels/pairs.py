@@ -34,6 +34,7 @@ from torch import Tensor
 
 from metricfit.core.kernels import triton
 from metricfit.core.numerics import ratio
+from metricfit.core.operators import register
 from metricfit.core.tensor_numerics import (
     counting_dtype,
     exact_dtype,
@@ -338,35 +339,15 @@ def means_and_gradient(
     gradient = _unsort(slopes, order)
     if has_both_roles:
         gradient = gradient[..., :n] + gradient[..., n:]
-    return means.to(score.dtype), gradient.to(score.dtype)
+    return means.to(score.dtype), gradient.to(score.dtype).contiguous()
 
 
-def _operator(
-    score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int
-) -> tuple[Tensor, Tensor]:
-    means, gradient = means_and_gradient(score, positive, negative, margin, power)
-    return means, gradient.contiguous()
-
-
-def _empty_means(score: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return score.new_empty(score.shape[:-1]), score.new_empty(score.shape)
-
-
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(output[1])
-
-
-def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    return grad.unsqueeze(-1) * ctx.saved_tensors[0], None, None, None, None
-
-
-_LIBRARY = torch.library.Library("metricfit", "FRAGMENT")  # type: ignore[no-untyped-call]
-_LIBRARY.define(  # type: ignore[no-untyped-call]
-    "pair_means(Tensor score, Tensor positive, Tensor? negative, float margin, int power) -> (Tensor, Tensor)"
+register(
+    "pair_means",
+    "Tensor score, Tensor positive, Tensor? negative, float margin, int power",
+    means_and_gradient,
+    kept_axes=1,
 )
-_LIBRARY.impl("pair_means", _operator, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-torch.library.register_fake("metricfit::pair_means", _empty_means, lib=_LIBRARY)
-torch.library.register_autograd("metricfit::pair_means", _backward, setup_context=_remember, lib=_LIBRARY)
 
 
 def weight_ranks(score: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
