@@ -39,7 +39,6 @@ IMAGES = torch.zeros(2, 3, 4, 4)
         (IMAGES[:, :1], torch.tensor([0, 255]).repeat(16).reshape(2, 1, 4, 4), "target / 255"),
         (IMAGES[:, :1], torch.tensor([0, 255], dtype=torch.uint8).repeat(16).reshape(2, 1, 4, 4), "target / 255"),
         (IMAGES[:, :2], torch.tensor([0, 255]).repeat(16).reshape(2, 4, 4), "ignore_index=255"),
-        (IMAGES, torch.zeros(2, 1, 4, 4).long(), r"target.squeeze\(1\)"),
         (torch.zeros(2, 7, 5), torch.zeros(2, 7).long(), r"logits.movedim\(-1, 1\)"),
         (torch.zeros(2, 4, 4, 3), torch.zeros(2, 4, 4).long(), r"logits.movedim\(-1, 1\)"),
         ({"out": IMAGES, "aux": IMAGES}, torch.zeros(2, 4, 4).long(), r"'out', 'aux'.*outputs\['out'\]"),

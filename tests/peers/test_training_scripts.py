@@ -128,6 +128,9 @@ def test_labels_with_a_channel_are_the_labels():
         expected = loss(logits, labels)
         for given in (labels.unsqueeze(1), labels.unsqueeze(1).float(), labels.unsqueeze(1).byte()):
             assert loss(logits, given) == expected
+    weight = torch.rand(2, 4, 5)
+    for loss in (MetricLoss("dice"), WeightedCrossEntropyLoss(), MetricLoss("dice", per_image=True)):
+        assert loss(logits, labels.unsqueeze(1), weight.unsqueeze(1)) == loss(logits, labels, weight)
     with pytest.raises(ValueError, match="must be whole, got fractions"):
         MetricLoss("dice")(logits, labels.unsqueeze(1) / 2)
     with pytest.raises(ValueError, match="3 classes need labels 0 to 2"):

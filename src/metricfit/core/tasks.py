@@ -274,6 +274,10 @@ def spread_weight(weight: Array, wanted: tuple[int, ...], samples: tuple[int, ..
     shape, n = tuple(weight.shape), samples[0]
     if shape == wanted:
         return weight
+    if len(samples) > 1 and shape == (n, 1, *samples[1:]):  # one channel, as labels of images may have
+        weight, shape = weight[:, 0], samples
+    if shape == wanted:
+        return weight
     if shape == samples:
         return namespace(weight).broadcast_to(weight[:, None], wanted)
     if shape in ((n,), (n, 1)):
