@@ -188,7 +188,8 @@ class ContextClassifier:
             return np.tile(np.bincount(self.y, minlength=2) / len(self.y), (len(new), 1))
         table = np.concatenate([self.x, new[:, self.columns].astype(np.float32)])
         places = draw_places(len(self.columns), self.network.settings["places"], self.seeds)
-        logits = np.mean([self.network.forward(table, self.y, place) for place in places], axis=0, dtype=np.float64)
+        several = [self.network.forward(table, self.y, place) for place in places]
+        logits = np.asarray(np.mean(several, axis=0, dtype=np.float64))
         positive = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
         return np.stack([1 - positive, positive], 1)
 
