@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from metricfit_papers.specs.column_names import DELONG_CONTROL
-
 SPLITS = ("random", "stratified", "apart")
 VARIED = ("weights", "splits", "folds")
 THRESHOLDED = ("probabilities", "outputs")
@@ -271,30 +269,20 @@ class TableSpec:
         training = row.training.get(protocol)
         settings = asdict(row) | {
             "loss": row.loss.get(protocol),
-            "training": training and _without_defaults(asdict(training)),
+            "training": training and asdict(training),
         }
         for key in ("title", "note", "tags", "decided", "of", "gathers", "protocols"):
             del settings[key]
         how = asdict(self.protocols[protocol])
-        for key in ("says", "decided", "epochs", *([] if how["constraint"] else ["constraint"])):
-            del how[key]  # the limit of epochs is below; older cells do not name a constraint that is not there
+        for key in ("says", "decided", "epochs"):
+            del how[key]  # the limit of epochs is below
         return {
             "dataset": asdict(self.datasets[dataset]) | {"title": None},
             "prepare": self.prepare,
             "protocol": how,
             "row": settings,
-            "metrics": {key: column.metric for key, column in self.columns.items() if not _is_newer(column.metric)},
+            "metrics": {key: column.metric for key, column in self.columns.items()},
             "views": self.views(),
             "trials": trials,
             "epochs": epochs,
         }
-
-
-def _is_newer(metric: str) -> bool:
-    """Return whether cells made before there was such a column are still used; they have no value of it."""
-    return metric.startswith(DELONG_CONTROL)
-
-
-def _without_defaults(settings: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the default precision, so that cells that were made before there was a choice are still found."""
-    return {key: value for key, value in settings.items() if (key, value) != ("precision", None)}
