@@ -21,12 +21,12 @@ def describe_queue(path: Path = repository.QUEUE) -> Iterator[str]:
     yield "# Runs that are missing"
     yield (
         "These runs would settle what the [verdicts](index.md#verdicts) leave open. They were not made, because the "
-        "project has an H200 for half an hour per session, checkpoints of image networks are too large to carry to the "
-        "next session, and its machines download no data. Seconds are estimates for one NVIDIA H200, from the seconds "
-        "per epoch of the stored runs. Single repeats of surrogate-2 and surrogate-5 run three at a time. A run that is "
-        "stopped continues when its command is started again. Finished cells are kept, and networks of images "
-        "continue from a checkpoint. FOLDER has the data, with all 60,000 images of CIFAR-10 ([how to get them](data.md)). "
-        "`python -m metricfit_papers.pages.queue` prints the commands."
+        "project has an H200 for half an hour per session, checkpoints of image networks are too large to carry to "
+        "the next session, and its machines download no data. Seconds are estimates for one NVIDIA H200, from the "
+        "seconds per epoch of the stored runs. Single repeats of surrogate-2 and surrogate-5 run three at a time. A "
+        "run that is stopped continues when its command is started again. Finished cells are kept, and networks of "
+        "images continue from a checkpoint. FOLDER has the data, with all 60,000 images of CIFAR-10 ([how to get "
+        "them](data.md)). `python -m metricfit_papers.pages.queue` prints the commands."
     )
     runs = listed(path)
     for table in dict.fromkeys(run.table for run in runs):
