@@ -58,7 +58,6 @@ def test_every_method_can_be_fitted(name, data, tmp_path, quick_networks):
     ("options", "message"),
     [
         (["--method", "trees"], "there is no method 'trees'; the methods are 'metricfit', 'logistic regression'"),
-        (["--method", "network (cross-entropy, untuned)"], "only shown for comparison"),
         (["--method", "network (under the requirements)"], "needs a requirement, such as --subject-to 'recall >= 0.9'"),
         (["--method", "extra trees", "--models", "linear"], "--method and --models both choose the models"),
     ],

@@ -19,7 +19,7 @@ from metricfit.report.tables import comparison as comparison_table
 from metricfit.report.tables import cost_table, multiclass
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.judging import MethodDecisions
-from metricfit.tabular.compare.methods import BASELINES, DEFAULT, METHODS, REFERENCE, UNTUNED, YOURS
+from metricfit.tabular.compare.methods import BASELINES, DEFAULT, METHODS, REFERENCE, YOURS
 
 #: Marks the recommended row.
 MARK = "\u25b6"
@@ -194,7 +194,7 @@ def _described_methods(rows: Sequence[ComparisonRow]) -> dict[str, str]:
 
 def decisions_by_method(comparison: Comparison) -> dict[str, MethodDecisions]:
     """Return the decisions of each method, the recommended one first and the others by their means."""
-    names = [comparison.recommended, *(row.name for row in comparison.rows if row.name not in UNTUNED)]
+    names = [comparison.recommended, *(row.name for row in comparison.rows)]
     return {name: comparison.decisions[name] for name in dict.fromkeys(names) if name in comparison.decisions}
 
 

@@ -16,7 +16,7 @@ from metricfit.metrics import get_metric
 from metricfit.tabular.compare import methods as module
 from metricfit.tabular.compare import trainings
 from metricfit.tabular.compare.comparison import compare
-from metricfit.tabular.compare.methods import BASELINES, DEFAULT, REFERENCE, UNTUNED, find_method, methods
+from metricfit.tabular.compare.methods import BASELINES, DEFAULT, REFERENCE, find_method, methods
 from metricfit.tabular.compare.verdict import interval_of_mean
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.choice import DEFAULT as DEFAULT_FAMILIES
@@ -35,7 +35,7 @@ def test_every_method_has_a_value_per_fold(everything):
     comparison, _ = everything
     names = [row.name for row in comparison.rows]
     without_model = set(BASELINES) - {"largest class"}
-    assert set(names) == {method.name for method in methods(constrained=True)} | UNTUNED | without_model | {REFERENCE}
+    assert set(names) == {method.name for method in methods(constrained=True)} | without_model | {REFERENCE}
     assert all(len(row.values) == 2 for row in comparison.rows)
     means = [row.mean for row in comparison.rows if not row.not_reachable]
     assert means == sorted(means, reverse=True)
@@ -187,8 +187,6 @@ def test_every_method_makes_a_classifier(name):
 
 
 def test_rows_that_are_no_methods_are_refused():
-    with pytest.raises(InvalidValueError, match=r"only shown for comparison; use 'network \(cross-entropy\)'"):
-        find_method("network (cross-entropy, untuned)")
     with pytest.raises(InvalidValueError, match="there is no method 'all positive'; the methods are 'metricfit'"):
         find_method("all positive")
 

@@ -30,13 +30,8 @@ CHANGES = {
     "column 'shoe' is new": lambda frame, y: (frame.assign(shoe=1), y),
     "column 'city' is gone": lambda frame, y: (frame.drop(columns="city"), y),
     "columns 'age', 'income' are gone": lambda frame, y: (frame[["city"]], y),
-    "column 'age' held numbers and holds words now": lambda frame, y: (frame.assign(age=frame["age"].astype(str)), y),
     "column 'age' has other values": lambda frame, y: (frame.assign(age=frame["age"] + (frame["age"] == 3)), y),
     "the same rows are in another order": lambda frame, y: (frame.iloc[::-1].reset_index(drop=True), y[::-1]),
-    "the labels have changed ('no' 30 -> 29 rows, 'yes' 10 -> 11 rows)": lambda frame, y: (
-        frame,
-        np.where(np.arange(40) == 1, 1, y),
-    ),
     "the labels have changed": lambda frame, y: (frame, np.roll(y, 1)),
 }
 

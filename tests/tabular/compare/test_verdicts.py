@@ -18,7 +18,7 @@ BETTER = [0.70, 0.73, 0.68, 0.71, 0.70]
 SAME = [0.501, 0.519, 0.481, 0.512, 0.489]
 WIDE = [0.56, 0.54, 0.88, 0.94, 0.67]
 LOW = [0.30, 0.32, 0.28, 0.31, 0.29]
-UNTUNED, LINEAR = "network (cross-entropy, untuned)", "logistic regression"
+LINEAR = "logistic regression"
 TREES, FOREST = "boosted trees", "extra trees"
 
 
@@ -215,12 +215,6 @@ def test_the_same_difference_on_every_fold_is_not_called_certain():
     assert (constant[0].difference_interval, constant[0].p_value) == (None, None)
     assert constant[0].difference == pytest.approx(0.25)
     assert contrast(constant) == "5 folds cannot prove its lead over LightGBM as it comes (0.250)."
-
-
-def test_untuned_decisions_are_shown_and_never_recommended():
-    table = rows({DEFAULT: SAME, TREES: BASE, UNTUNED: BETTER})
-    assert table[0].name == UNTUNED
-    assert advise(table, "f1").row.name == TREES
 
 
 @pytest.mark.parametrize(

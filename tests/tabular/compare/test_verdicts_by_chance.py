@@ -7,11 +7,11 @@ import pytest
 
 from metricfit.metrics import get_metric
 from metricfit.tabular.compare.judging import FoldResult
-from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, UNTUNED, methods
+from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, methods
 from metricfit.tabular.compare.verdict import advise, standings
 
 F1 = get_metric("f1")
-NAMES = [REFERENCE, *(method.name for method in methods()), *UNTUNED]
+NAMES = [REFERENCE, *(method.name for method in methods())]
 
 
 def simulated(rng, better=None, gain=0.0):

@@ -206,12 +206,7 @@ class Judge:
             parts = parts_of(held_out, trained[0].folds[trained[0].folds >= 0])
             held_out = replace(held_out, logits=cross_fit(rows, parts, *aim).logits(rows.logits))
         seconds = sum(each.seconds for each in trained)
-        results = {method.name: self._tuned(held_out, scored[len(apart) :], seconds, out_of_fold=not len(apart))}
-        if method.untuned is not None:
-            raw = trained[0].new[len(apart) :]
-            untuned = (raw[:, 0] >= 0).astype(np.int64) if self._classes == 2 else raw.argmax(1)
-            results[method.untuned] = self._judge(untuned, seconds=seconds)
-        return results
+        return {method.name: self._tuned(held_out, scored[len(apart) :], seconds, out_of_fold=not len(apart))}
 
     def _tuned(self, held_out: HeldOut, test: Floats, seconds: float | None, *, out_of_fold: bool = True) -> FoldResult:
         """Choose a decision on held-out rows, and judge it on the logits of the test rows."""

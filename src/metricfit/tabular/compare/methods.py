@@ -110,7 +110,6 @@ class Method:
             of trees or kernels, networks with the usual loss, with other losses, several kinds of models together.
         models: The parameter ``models`` of MetricClassifier.
         class_weight: The parameter ``class_weight`` of MetricClassifier.
-        untuned: Name of a second row, the same networks without a tuned decision; None for no such row.
     """
 
     name: str
@@ -118,7 +117,6 @@ class Method:
     complexity: int
     models: tuple[str | Network, ...]
     class_weight: str | None = None
-    untuned: str | None = None
 
     @property
     def is_network(self) -> bool:
@@ -148,13 +146,7 @@ METHODS = (
     Method("boosted trees on the metric", "small trees on cross-entropy and metric loss", 4, ("boosting_metric",)),
     Method("extra trees", "scikit-learn's ExtraTreesClassifier", 3, ("extra_trees",)),
     Method("support vectors", "support vectors with an RBF kernel, for up to about 10,000 rows", 3, ("kernel",)),
-    Method(
-        "network (cross-entropy)",
-        "networks trained on the cross-entropy",
-        5,
-        _CROSS_ENTROPY,
-        untuned="network (cross-entropy, untuned)",
-    ),
+    Method("network (cross-entropy)", "networks trained on the cross-entropy", 5, _CROSS_ENTROPY),
     Method("network (weighted cross-entropy)", "the same with equal weights of classes", 6, _CROSS_ENTROPY, "balanced"),
     Method("network (focal loss)", "networks trained on the focal loss", 6, (Network(recipe="focal"),)),
     Method("network (metric loss)", "cross-entropy first, then the metric loss", 6, (Network(recipe="two_stage"),)),
@@ -165,10 +157,8 @@ FOR_TWO_CLASSES = {"network (focal loss)"}
 FOR_REQUIREMENTS = {"network (under the requirements)"}
 #: Their training needs a metric of counts, and not costs in columns.
 FOR_COUNTS = {"boosted trees on the metric", "network (metric loss)", "network (mixed loss)"}
-#: Rows that show what tuning the decision is worth. They are not recommended, because tuning costs nothing.
-UNTUNED = {method.untuned for method in METHODS if method.untuned is not None}
 #: Rows of labels that were not chosen for the metric.
-PLAIN = {REFERENCE, *UNTUNED, *BASELINES}
+PLAIN = {REFERENCE, *BASELINES}
 #: The rank of the user's own models, which are there already; with tuned decisions one more.
 YOURS = 0
 COMPLEXITY = {REFERENCE: 3} | {method.name: method.complexity for method in METHODS}
@@ -226,8 +216,6 @@ def find_method(name: str, known: Sequence[Method] | None = None) -> Method:
     """
     known = METHODS if known is None else known
     for method in known:
-        if name == method.untuned:
-            raise InvalidValueError(f"{quote(name)} is only shown for comparison; use {quote(method.name)}")
         if name == method.name:
             return method
     listed = ", ".join(quote(method.name) for method in known)
@@ -473,7 +461,7 @@ def split_methods(methods: Sequence[Any] | None, X: pd.DataFrame) -> tuple[list[
 
 def check_names(names: Sequence[str]) -> None:
     """Refuse names of models that are used twice, or by metricfit."""
-    taken = {REFERENCE, *BASELINES, *UNTUNED, *(method.name for method in METHODS)}
+    taken = {REFERENCE, *BASELINES, *(method.name for method in METHODS)}
     for name in names:
         if not isinstance(name, str) or name in taken or name + TUNED in taken or name.removesuffix(TUNED) in taken:
             raise InvalidValueError(f"{quote(name)} names two methods; give yours another name, as (name, model)")

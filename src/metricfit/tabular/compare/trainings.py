@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from metricfit._files import hash_bytes, parse_json, write_file
 from metricfit.core.arrays import Floats, Integers
 from metricfit.core.types import ScalarAverage
-from metricfit.data.columns import quote_label
 from metricfit.decide.costs import cost_columns
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.metric import get_metric
@@ -31,7 +30,7 @@ from metricfit.metrics.requirements import Requirement
 from metricfit.runs.cells import Cell, CellError
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.compare.methods import Method, OutsidePredictions, OwnModel
-from metricfit.tabular.doctor.finding import column_hashes, kind_of
+from metricfit.tabular.doctor.finding import column_hashes
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.ensemble_fit import draw_apart, families_of, folds_of_rows, prepare_rows, splits_of
 from metricfit.tabular.families.family import Deadline, Features, Splits
@@ -335,6 +334,7 @@ def as_lists(logits: Floats) -> Any:
 
 def load_networks() -> None:
     """Import what networks need before the first is timed."""
+    assert callable(import_module("metricfit.train").fit)  # names the extra where torch is missing
     import_module("metricfit.tabular.families.network_models")
 
 
@@ -390,11 +390,8 @@ def describe_table(
     mixed = sum(hashes * np.uint64(2 * index + 3) for index, hashes in enumerate([labels, *row_hashes.values()]))
     return {
         "rows": len(X),
-        "columns": {
-            name: {"kind": kind_of(X[name]), "hash": hash_bytes(hashes.tobytes())}
-            for name, hashes in row_hashes.items()
-        },
-        "classes": {name: int((y == number).sum()) for number, name in enumerate(classes)},
+        "columns": {name: hash_bytes(hashes.tobytes()) for name, hashes in row_hashes.items()},
+        "classes": list(classes),
         "labels": hash_bytes(labels.tobytes()),
         **{
             name: None if values is None else hash_bytes(column_hashes(pd.Series(values)).tobytes())
@@ -472,9 +469,6 @@ def _changed_table(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
     changes += _about([name for name in new if name not in old], "is new", "are new")
     changes += _about([name for name in old if name not in new], "is gone", "are gone")
     both = [name for name in new if name in old]
-    for name in both:
-        if old[name]["kind"] != new[name]["kind"]:
-            changes.append(f"column {quote(name)} held {old[name]['kind']} and holds {new[name]['kind']} now")
     if changes:
         return changes
     if before.get("rows in any order") == now.get("rows in any order") and (
@@ -482,14 +476,7 @@ def _changed_table(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
     ):
         return ["the same rows are in another order"]
     changes += _about([name for name in both if old[name] != new[name]], "has other values", "have other values")
-    if before.get("labels") != now.get("labels"):
-        counts = [
-            f"{quote_label(label)} {before.get('classes', {}).get(label, 0):,} -> {now['classes'].get(label, 0):,} rows"
-            for label in {**before.get("classes", {}), **now.get("classes", {})}
-            if before.get("classes", {}).get(label, 0) != now["classes"].get(label, 0)
-        ]
-        changes.append("the labels have changed" + (f" ({', '.join(counts)})" if counts else ""))
-    names = [name for name in ("groups", "weights") if before.get(name) != now.get(name)]
+    names = [name for name in ("labels", "classes", "groups", "weights") if before.get(name) != now.get(name)]
     return changes + [f"the {name} have changed" for name in names]
 
 

@@ -28,7 +28,7 @@ from metricfit.metrics import Metric, get_metric
 from metricfit.metrics.spoken_names import name_metric
 from metricfit.stats import SplitComparison
 from metricfit.tabular.compare.judging import FoldResult, PooledRequirement
-from metricfit.tabular.compare.methods import BASELINES, COMPLEXITY, DEFAULT, PLAIN, REFERENCE, UNTUNED, YOURS
+from metricfit.tabular.compare.methods import BASELINES, COMPLEXITY, DEFAULT, PLAIN, REFERENCE, YOURS
 from metricfit.tabular.compare.paired_rows import FoldTest, PairTest
 
 Pair = tuple[float, float]
@@ -275,9 +275,8 @@ def advise(
     """
     judged, label = get_metric(metric), label or name_metric(metric)
     test = test or FoldTest({row.name: row.values for row in rows}, judged)
-    met_by = _met_by([row for row in rows if row.name not in {*UNTUNED, *BASELINES}])
-    considered, details = [row for row in rows if row.name not in {*UNTUNED, *BASELINES}], list[str]()
-    count = len(considered)
+    considered, details = [row for row in rows if row.name not in BASELINES], list[str]()
+    met_by, count = _met_by(considered), len(considered)
     if any(row.held is not None for row in considered):
         considered, details = _by_requirements([row for row in considered if not row.plain] or considered)
     others_are = "other method" if len(considered) == count else "other one considered"
@@ -353,7 +352,7 @@ def _lead(nearest: ComparisonRow, versus: SplitComparison | None, evidence: str)
 
 def _contrast(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric, test: PairTest) -> str:
     """Compare the chosen method with the reference and with the user's own models as they are."""
-    others = [row for row in rows if row is not chosen and row.name not in {*UNTUNED, *BASELINES}]
+    others = [row for row in rows if row is not chosen and row.name not in BASELINES]
     others.sort(key=lambda row: row.name == REFERENCE)  # the user's own models come first
     compared = zip(others, compare_with(chosen.name, [row.name for row in others], test), strict=True)
     states: dict[str, list[str]] = {}
