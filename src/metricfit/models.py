@@ -207,8 +207,8 @@ class TabM(nn.Module):
     - ``train()``: every member's logits, ``(n, out_features, k)``, for the loss `PerMember`, which averages the
       members' losses. Other losses raise an error for this shape.
 
-    The defaults, 2 blocks of width 64 instead of the authors' 3 blocks of width 512, are chosen for a CPU, on which the
-    authors' take about thirty times as long.
+    The defaults are 2 blocks of width 64 instead of the authors' 3 blocks of width 512. On a CPU, the authors' take
+    about thirty times as long.
 
     Args:
         in_features: Number of inputs.
@@ -305,8 +305,8 @@ class PerMember(nn.Module):
     ``members``. Logits ``(n, c)``, which `TabM` gives in eval mode, go to one objective alone.
 
     An objective with state (parameters, or buffers such as running counts and multipliers) is copied for each member,
-    so that each member has its own state, and the copies are called in turn. An objective without state is called
-    once, under ``vmap``, which takes a tenth of the time with 32 members.
+    and the copies are called in turn. An objective without state is called once, under ``vmap``, which takes a tenth of
+    the time with 32 members.
 
     Args:
         objective: The loss of one member, called as ``objective(logits, target)``.

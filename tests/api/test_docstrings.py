@@ -199,3 +199,21 @@ def test_an_exported_object_is_documented_with_an_example(name):
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_public_member_of_an_exported_class_is_documented(name):
     assert not _member_problems(*MEMBERS[name])
+
+
+def _sentences(text):
+    """The sentences of a docstring outside of examples and formulas, with one word for code."""
+    text = re.sub(r"`+[^`]*`+", "CODE", re.sub(r"^Example:.*", "", text, flags=re.MULTILINE | re.DOTALL))
+    paragraphs = [part for part in re.split(r"\n\s*\n|\n(?=\s+[\w*]+: )", text) if ">>>" not in part]
+    ends = re.compile(r"(?<=[.!?:;])\s+")
+    return [sentence for part in paragraphs if ".. math" not in part for sentence in ends.split(" ".join(part.split()))]
+
+
+@pytest.mark.parametrize("name", [name for name in OBJECTS if name.startswith("metricfit.")])
+def test_sentences_of_public_docstrings_have_at_most_25_words(name):
+    found = OBJECTS[name]
+    texts = [inspect.getdoc(found) or ""]
+    if inspect.isclass(found):
+        methods = [value for key, value in vars(found).items() if not key.startswith("_") and inspect.isfunction(value)]
+        texts += [inspect.getdoc(value) or "" for value in methods]
+    assert [each for text in texts for each in _sentences(text) if len(each.split()) > 25] == []

@@ -51,7 +51,7 @@ def objective(
     """Make an objective that trains boosted trees for a metric.
 
     It is the sum of the cross-entropy of all rows plus ``strength`` times the number of rows times the metric's loss on
-    soft counts, where by default every row counts with its probability. With weights, the sums are weighted and the
+    soft counts. By default every row counts with its probability. With weights, the sums are weighted and the
     number of rows is the sum of weights. The second derivative is taken from the cross-entropy, because it is positive;
     the metric's own need not be.
 

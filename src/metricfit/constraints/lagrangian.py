@@ -61,13 +61,13 @@ class AugmentedLagrangian(LateBuffers):
             :math:`\lambda_i g_i` alone (Sangalli et al. 2021, Eq. 2 and 3). They are for comparison: a penalty alone
             leaves a violation, and multipliers alone need a convex problem.
         update_on: The rows that move the multipliers. "train": the batches of training. "held_out": the rows that
-            ``observe_held_out`` gets, because a network can meet a requirement on the rows that it is trained on and
-            miss it on others (Cotter et al. 2019, "Training well-generalizing classifiers for fairness metrics and
+            ``observe_held_out`` gets, because a network can meet a requirement on its training rows and miss it on
+            others (Cotter et al. 2019, "Training well-generalizing classifiers for fairness metrics and
             other data-dependent constraints"). ``fit`` then passes the validation set after every epoch.
 
     Raises:
-        TypeError: If the objective is not a module or contains an AugmentedLagrangian, if a constraint is none of
-            the above, if a constraint such as RankingConstraint cannot have held-out rows, or if a number is of another
+        TypeError: If the objective is not a module or contains an AugmentedLagrangian, or if a constraint is of another
+            kind; if a constraint such as RankingConstraint cannot have held-out rows; or if a number is of another
             type.
         ValueError: If there is no constraint, or another argument is out of range.
 

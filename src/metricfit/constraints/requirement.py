@@ -221,8 +221,8 @@ class RequirementConstraint(MeasuredConstraint):
             group: The group numbers of the samples, for a requirement per group.
 
         Returns:
-            One value per class and group, without those that have no samples to measure the metric on, and the
-            violations of the same shape ``(k,)``, 0 where the requirement holds.
+            One value per class and group that has samples to measure the metric on, and the violations of the same
+            shape ``(k,)``. A violation is 0 where the requirement holds.
         """
         counts = self._count(count_hard, Rows(logits, target, weight, group=group))
         value, measured = self._values(counts, hard=True)

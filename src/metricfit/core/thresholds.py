@@ -50,7 +50,7 @@ class PerLabel:
 
     Everything that takes a threshold takes it: ``MetricLoss``, ``Counts``, ``metrics.Accumulator``, ``train.Monitor``,
     ``evaluate``, ``constraints.RequirementConstraint`` and ``decide.DecisionModule``. A plain list of as many numbers
-    as there are labels could also mean several thresholds for all labels (``ThresholdGrid``), and is refused where both
+    as there are labels could also mean several thresholds for all labels (``ThresholdGrid``). It is refused where both
     are possible.
 
     Args:

@@ -68,7 +68,7 @@ def read_table(
     r"""Read a table from files; the endings of their names say which format they have.
 
     Of text files (.csv, .tsv and .txt, also packed with gzip) the separator, the decimal mark and the encoding are
-    guessed, and a TableWarning says so if they are unusual.
+    guessed. A TableWarning says so if they are unusual.
 
     Args:
         source: A file, also a spreadsheet (.xlsx), a JSON array, or a table of SQLite or DuckDB, such as

@@ -34,7 +34,7 @@ def split(
 ) -> list[Indices]:
     """Split rows into parts, each with its fraction of every class.
 
-    Rows that are equal in every column of ``X`` (whatever their labels) are in one part, and so are the rows of a group
+    Rows that are equal in every column of ``X`` (whatever their labels) are in one part. So are the rows of a group,
     and rows that are connected through both. The cost is a hash of every row and one sort.
 
     Args:

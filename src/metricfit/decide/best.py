@@ -53,8 +53,8 @@ def best_decision(
 
     Use logits of rows that the model was not trained on. The plug-in rule calibrates them and takes the threshold, or
     the offsets, whose expected counts have the best value; the empirical rule takes the best value on the labels. With
-    few rows of the rarest class the plug-in rule is usually better on new rows, because it does not follow the noise of
-    single labels.
+    few rows of the rarest class the plug-in rule is usually better on new rows: it does not follow the noise of single
+    labels.
 
     Args:
         logits: Held-out logits, ``(n,)`` or ``(n, 1)`` for two classes, ``(n, c)`` for several classes or labels. For
@@ -71,10 +71,10 @@ def best_decision(
         groups: One group per row, for rows that are not independent; the bootstrap draws whole groups. A confidence is
             then about a row drawn at random from a new group: requirements are tested on one row of each group.
         calibrate: Whether to calibrate the logits for the plug-in rule. False if they are calibrated already.
-        confidence: The probability, such as 0.95, with which all requirements must hold on new rows, if the rows are
-            independent draws and were not used to fit the model. By default the requirements are met on these rows
-            alone. The requirements must be on recall, fnr, specificity, fpr, precision, npv, accuracy or
-            selection_rate. Of several classes, a fifth of the rows chooses which offsets are tested.
+        confidence: The probability, such as 0.95, with which all requirements must hold on new rows. The rows must be
+            independent draws that did not fit the model. By default the requirements are met on these rows alone. The
+            requirements must be on recall, fnr, specificity, fpr, precision, npv, accuracy or selection_rate. Of
+            several classes, a fifth of the rows chooses which offsets are tested.
         prevalence: The class balance to decide for, if these rows have another: the share of the positive
             class, or one share per class (such as ``shares`` of ``estimate_prevalence``). Rows of each class are
             assumed to look as they do here.
@@ -88,9 +88,9 @@ def best_decision(
         new rows.
 
     Raises:
-        InvalidValueError: The arrays do not fit each other, all rows are of one of two classes, there is no such rule
-            or average, a requirement is on a class that there is not, or a confidence is given together with weights,
-            a prevalence or a requirement without exact bounds.
+        InvalidValueError: The arrays do not fit each other; all rows are of one of two classes; there is no such rule
+            or average; a requirement is on an unknown class; or a confidence is given together with weights, a
+            prevalence or a requirement without exact bounds.
         InfeasibleError: There are too few rows for the confidence; the message says how many are needed.
         InvalidTypeError: An argument has the wrong type.
 
@@ -304,7 +304,7 @@ def best_referral(
 
     Raises:
         InvalidValueError: Neither ``max_share`` nor ``subject_to`` is given, there are several labels or rows of one
-            class alone, the arrays do not fit each other, or a confidence is given for what has no exact bounds.
+            class alone; the arrays do not fit each other; or a confidence is given for what has no exact bounds.
         InfeasibleError: There are too few rows for the confidence; the message says how many are needed.
         InvalidTypeError: An argument has the wrong type.
 

@@ -52,7 +52,7 @@ def per_image(
         probabilities: ``(n, h, w)`` or ``(n, 1, ...)`` for one mask per image; ``(n, c, ...)`` needs ``task``.
         metric: A metric of one class's counts, such as "dice", "jaccard" or "fbeta(beta=2)", or an own formula. It must
             not fall when a marked negative pixel is exchanged for a positive one, which is true of any sensible metric.
-        task: "multiclass" if every pixel has one of ``c`` classes, "multilabel" if ``c`` masks may overlap, "binary" if
+        task: "multiclass" if every pixel has one of ``c`` classes, "multilabel" if ``c`` masks may overlap; "binary" if
             there is one mask per image over all axes after the first, as for volumes ``(n, depth, height, width)``.
         zero_division: The value of leaving an image without positives empty: 0, or 1 to reward it.
 

@@ -58,7 +58,7 @@ class MetricLoss(AdditiveLoss):
         metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts. A gap between groups, such as
             ``"recall.gap(2)"``, needs ``group`` in forward.
         step: The soft decision; by default Linear(0.1), for multiclass Linear(0.2). Images and volumes without a
-            ``threshold`` have Identity by default, because it is as good there and takes a fifth of the time on a CPU.
+            ``threshold`` have Identity by default: it is as good there, and takes a fifth of the time on a CPU.
         threshold: Where decisions will be made; by default 0.5, for multiclass "dynamic", the mean of the two largest
             probabilities of a sample. ``metrics.PerLabel([...])`` is one per label; at several thresholds for all
             labels, ``metrics.ThresholdGrid([...])``, the loss is the mean over them. A list is such a grid; one with as

@@ -386,8 +386,8 @@ class MSFELoss(ColumnLoss, AdditiveLoss):
     .. math:: L = \Big(\frac{1}{n_1} \sum_{y_i = 1} \tfrac12 (1-p_i)^2\Big)^2
         + \Big(\frac{1}{n_0} \sum_{y_i = 0} \tfrac12 p_i^2\Big)^2
 
-    A class without samples adds 0. This loss is not a mean over samples, so in a distributed run the sums of each class
-    are added over the ranks by default, which gives the gradient of the whole batch.
+    A class without samples adds 0. This loss is not a mean over samples. In a distributed run the sums of each class
+    are therefore added over the ranks by default, which gives the gradient of the whole batch.
 
     Args:
         task: "binary" or "multilabel", if the shapes do not determine it.

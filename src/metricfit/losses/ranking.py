@@ -229,7 +229,7 @@ class AveragePrecisionLoss(_HingeLoss):
         h_{ij} = \max(0, m - (x_i - x_j))^r
 
     With :math:`h_{ij} = 1` where :math:`x_j \ge x_i` and 0 elsewhere, the fraction is the precision at the score of
-    positive i and the loss is one minus the average precision. Value and gradient are exact for all samples of
+    positive i. The loss is then one minus the average precision. Value and gradient are exact for all samples of
     the batch: both sums over j come from sorted scores. The loss is 0 if every positive is above every negative by
     the margin.
 

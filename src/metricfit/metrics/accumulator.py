@@ -306,7 +306,7 @@ class BinnedScores(_Stream):
     default, which is at most 0.008 in probability. Log-odds beyond the limit are in the outermost bins.
 
     For several labels every label has bins of its own; for exclusive classes every class against the rest. A label
-    between 0 and 1, or the share of a class, counts as this share of a positive and the rest of a negative, as in
+    between 0 and 1, or the share of a class, counts as this share of a positive; the rest is a negative, as in
     ``Counts``.
 
     It is the right one in a loop of your own for areas, curves and the best threshold, which an ``Accumulator`` cannot

@@ -298,10 +298,10 @@ def auroc(
         weight: One weight per sample, at least 0; by default all are 1. For several labels also one per score,
             ``(n, c)``; a weight of 0 leaves out an unknown label.
         average: For several labels or classes: "macro" is the mean of the areas, "weighted" their mean weighted by
-            positives, "micro" the area of all columns as one, None one area per column.
+            positives, and "micro" the area of all columns as one. None gives one area per column.
         versus: For exclusive classes: "rest" compares each class with all others together (scikit-learn's "ovr"),
-            "one" takes the mean over all pairs of classes (Hand and Till 2001, "ovo"), which does not depend on how
-            frequent classes are; "macro" and "weighted" only.
+            "one" takes the mean over all pairs of classes (Hand and Till 2001, "ovo"). "one" does not depend on how
+            frequent classes are; it is for "macro" and "weighted" only.
 
     Returns:
         The area, from 0 to 1; for ``average=None`` one per column, as an array of the kind of ``scores``.
@@ -458,7 +458,7 @@ def expected_calibration_error(
 ) -> float:
     """The mean difference between confidence and share of hits, over bins of equal width. Naeini et al. 2015.
 
-    For one column, samples are binned by the probability of the positive class, and the share of positives of a bin is
+    For one column, samples are binned by the probability of the positive class. The share of positives of a bin is
     compared with its mean probability. For exclusive classes it is the largest probability of a sample, and how often
     this class is right (Guo et al. 2017). Several labels are measured together.
 

@@ -159,9 +159,10 @@ def averaged(
             other classes still count as false positives and false negatives of these. "micro" sums the counts of these
             classes, and None gives one value for each of them.
         zero_division: What a class counts for where its metric is 0/0, as F1 without true and predicted samples is: 0
-            or 1 as in scikit-learn, or "skip", which leaves out every class without the samples that the metric needs,
-            for F1 and Jaccard those without true samples (MONAI's ``ignore_empty=True``). By default 0/0 is 0, and the
-            macro average is over the classes described above. "micro" sums the counts first, and then asks this of the
+            or 1 as in scikit-learn, or "skip". "skip" leaves out every class without the samples that the metric needs:
+            for F1 and Jaccard, classes without true samples (MONAI's ``ignore_empty=True``). By default 0/0 is 0, and
+            the macro average is over the classes described above. "micro" sums the counts first, and then asks this of
+            the
             sum: a class without true samples adds its false positives.
         class_weights: How much each class counts; "micro" multiplies its counts.
         training: Whether the counts are soft counts of a training batch.

@@ -246,7 +246,7 @@ def best_threshold(
     Of equally good thresholds, one that finds more positives with the same false alarms is taken, and otherwise the
     largest.
 
-    A score of type bfloat16 or float16 stands for all numbers that are rounded to it, and the threshold is then the
+    A score of type bfloat16 or float16 stands for all numbers that are rounded to it. The threshold is then the
     smallest of these, a float32 number. It makes the same decisions on the scores as on the scores before rounding; so
     ``Counts.hard(logits, target, threshold=best_threshold(logits.sigmoid(), target, "f1").threshold)`` gives the
     promised value for logits of any floating type.
@@ -399,7 +399,7 @@ def best_thresholds(
         One threshold and one value per column, as arrays of the kind of ``scores``.
 
     Raises:
-        InvalidValueError: The arrays differ in shape or hold NaN, all weights of a column are 0, or the metric is
+        InvalidValueError: The arrays differ in shape or hold NaN; all weights of a column are 0; or the metric is
             unknown, of one class or has parameters per class.
 
     Example:

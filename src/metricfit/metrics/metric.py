@@ -511,8 +511,8 @@ def get_metric(metric: str | Metric | Formula) -> Metric:
     Text is parsed and never evaluated; parameters are literals.
 
     Args:
-        metric: A name such as ``"f1"``, ``"fbeta(beta=2)"`` or ``"recall[2]"``, a formula over tp, fp, fn, tn and n
-            (``"2*tp/(2*tp + fp + fn)"``, ``"minimize(fp + 5*fn)"``), a function of Counts, or a Metric.
+        metric: A Metric, a function of Counts, or a name such as ``"f1"``, ``"fbeta(beta=2)"`` or ``"recall[2]"``. Text
+            may also be a formula over tp, fp, fn, tn and n: ``"2*tp/(2*tp + fp + fn)"``, ``"minimize(fp + 5*fn)"``.
 
     Returns:
         The Metric.

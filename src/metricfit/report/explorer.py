@@ -113,10 +113,10 @@ def scores(
 ) -> Section:
     """Make the threshold explorer and the charts of one set of scores, or of several methods to choose from.
 
-    The explorer shows the confusion matrix and every metric at any threshold, where the requirements hold, and which
-    threshold is best for given costs of a miss and of a false alarm. The charts are ROC and precision-recall curves
-    with the operating point, histograms by class and calibration. If a class is rare, the axis of thresholds is in
-    logits.
+    The explorer shows the confusion matrix and every metric at any threshold, and where the requirements hold. It also
+    shows which threshold is best for given costs of a miss and of a false alarm. The charts are ROC and
+    precision-recall curves with the operating point, histograms by class and calibration. If a class is rare, the axis
+    of thresholds is in logits.
 
     Args:
         scores: Scores of the positive class, in [0, 1]; samples with at least the threshold are flagged.

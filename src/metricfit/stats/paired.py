@@ -325,7 +325,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     .. math:: \tilde p_{(i)} = \max_{j \le i} \min\{1, (m - j + 1)\, p_{(j)}\}
 
     If differences with a corrected p-value of at most 0.05 are reported, at most 5 % of such families of tests
-    contain a mistake, however the tests depend on each other. It is never less powerful than Bonferroni's m p.
+    contain a mistake. This holds however the tests depend on each other. It is never less powerful than Bonferroni's m
+    p.
 
     Args:
         p_values: One p-value per test.

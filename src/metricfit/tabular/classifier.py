@@ -55,8 +55,8 @@ ROWS_AT_ONCE = 200_000
 class MetricClassifier(DecidingClassifier):
     """A classifier for tables that makes the best decisions for the metric it is judged by.
 
-    It fits several families of models on the same folds, weights them by what they are worth for the metric, calibrates
-    the result, and chooses the decision whose expected metric is best.
+    It fits several families of models on the same folds and weights them by what they are worth for the metric. Then it
+    calibrates the result, and chooses the decision whose expected metric is best.
 
     Args:
         metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts. With
@@ -66,10 +66,10 @@ class MetricClassifier(DecidingClassifier):
             class with that label, and ``"recall >= 0.9"`` on every class. If no decision meets them, the model decides
             with the smallest violation, and an InfeasibleWarning says what is reachable;
             ``rethreshold(subject_to=...)`` chooses again.
-        confidence: The probability, such as 0.95, with which all requirements must hold on new rows, for requirements
-            on recall, fnr, specificity, fpr, precision, npv, accuracy and selection_rate. If there are too few rows
-            for that, ``fit`` raises an InfeasibleError before anything is trained. The tests are exact for scores of
-            a model that was not fitted on the rows; for out-of-fold scores the documentation has measurements. None
+        confidence: The probability, such as 0.95, with which all requirements must hold on new rows. Requirements
+            may be on recall, fnr, specificity, fpr, precision, npv, accuracy and selection_rate. If there are too few
+            rows for that, ``fit`` raises an InfeasibleError before anything is trained. The tests are exact for scores
+            of a model that was not fitted on the rows; for out-of-fold scores the documentation has measurements. None
             meets them on the out-of-fold rows alone, and then about half of all models miss the bound on new rows.
         calibration: The share of the rows, such as 0.3, that is kept apart from training to choose the decision on; of
             rows in groups, the share of the groups. The tests of ``confidence`` are then exact, and ``certificate_`` is
@@ -85,12 +85,12 @@ class MetricClassifier(DecidingClassifier):
         decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
             threshold on the out-of-fold rows) or "auto", which is "plugin".
         members: Number of folds; None for 8, 5 above 20,000 rows and 3 above 100,000. At most the rows of a class.
-        cv: None or a number for stratified folds; "forward" or a TimeSeriesSplit for rows in the order of time, where
-            each fold is judged by a model of earlier rows ("forward" judges the later half); or a splitter of
-            scikit-learn that holds out no row twice.
+        cv: None or a number for stratified folds; "forward" or a TimeSeriesSplit for rows in the order of time; or a
+            splitter of scikit-learn that holds out no row twice. In the order of time each fold is judged by a model of
+            earlier rows; "forward" judges the later half.
         average: Average over several classes: "macro", "micro" or "weighted".
-        pos_label: The positive class of two. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the
-            class with fewer rows (the later in sorted order if both have equally many), which is logged.
+        pos_label: The positive class of two. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the class
+            with fewer rows, which is logged. Of equally many rows, it is the later class in sorted order.
         class_weight: "balanced" or a weight for each class. It is used in training only: the decision is chosen and
             the probabilities are calibrated on the rows as they are.
         time_budget: Seconds of ``fit``; None for no limit. Families that are worth most per second are fitted first,
@@ -231,9 +231,9 @@ class MetricClassifier(DecidingClassifier):
     ) -> Path:
         """Write an HTML page about the model.
 
-        Without rows the page shows the decisions on the training rows, each by models that did not train on it, and
-        the models with their weights. With ``X`` and ``y`` it shows the decisions on those rows, and the values of the
-        rows that are most wrong.
+        Without rows the page shows the models with their weights, and the decisions on the training rows. Models that
+        did not train on a row decide it. With ``X`` and ``y`` it shows the decisions on those rows, and the values of
+        the rows that are most wrong.
 
         Args:
             path: The file to write. Missing folders are created.

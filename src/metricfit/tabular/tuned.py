@@ -162,9 +162,9 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
             class with that label and ``"recall >= 0.9"`` on every class; of several labels, ``"recall[2] >= 0.9"`` is
             on the label of column 2. If no decision meets them, the model decides with the smallest violation, and an
             InfeasibleWarning says what is reachable.
-        confidence: The probability, such as 0.95, with which all requirements must hold on new rows, for requirements
-            on recall, fnr, specificity, fpr, precision, npv, accuracy and selection_rate. If there are too few rows
-            for that, ``fit`` raises an InfeasibleError before anything is trained. The tests are exact with
+        confidence: The probability, such as 0.95, with which all requirements must hold on new rows. Requirements
+            may be on recall, fnr, specificity, fpr, precision, npv, accuracy and selection_rate. If there are too few
+            rows for that, ``fit`` raises an InfeasibleError before anything is trained. The tests are exact with
             ``cv="prefit"`` and rows that the model was not fitted on; for out-of-fold scores the documentation has
             measurements. None meets them on the held-out rows alone, and then about half of all models miss the bound
             on new rows.
@@ -180,7 +180,7 @@ class TunedDecisionClassifier(MetaEstimatorMixin, DecidingClassifier):  # type: 
         average: Average over several classes or labels: "macro", "micro" or "weighted"; for labels also "samples", the
             mean over the rows of the metric of each row's labels.
         pos_label: The positive class of two. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the class
-            with fewer rows (the later in sorted order if both have equally many), which is logged.
+            with fewer rows, which is logged. Of equally many rows, it is the later class in sorted order.
         n_jobs: Number of folds that are fitted at a time; -1 for one per core.
         random_state: Seed of the folds and of the bootstrap. The estimator has its own.
 

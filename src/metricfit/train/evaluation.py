@@ -144,8 +144,8 @@ def evaluate(
         model: A module that gives logits, or a FitResult; it is run where its weights are.
         data: ``(X, y)``, ``(X, y, weight)``, a dictionary of them as for ``fit``, a Dataset or a DataLoader.
         metrics: One or several metrics, names of metrics or functions of Counts; also "auroc" and "average_precision",
-            of several classes each one against the rest, "auroc_ovo" for the mean over pairs of classes, "best f1" for
-            a metric at its own best threshold on the data, and gaps between groups, "recall.gap(2)".
+            of several classes each one against the rest, and "auroc_ovo", the mean over pairs of classes. "best f1" is
+            the metric at its best threshold on the data, and "recall.gap(2)" a gap between groups.
         groups: The group of each row, integers or texts; all metrics are then also measured in each group, at the same
             threshold, and are in ``by_group`` of the result. Let a DataLoader return dictionaries with the keys "x",
             "y" and "group" instead.

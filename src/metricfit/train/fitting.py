@@ -61,8 +61,8 @@ def fit(
             Before that at most 1,024 of its items are read, to check their labels; all of them if batches are
             stratified or oversampled. A DataLoader is read to its end in every epoch, whatever length it announces;
             limit an endless stream, for example with ``itertools.islice``. On several processes it needs a
-            DistributedSampler. A dictionary, also as an item of a Dataset or a DataLoader, has the keys "x" and "y",
-            and optionally "weight" and "group", one integer per sample. Groups are for requirements per group,
+            DistributedSampler. A dictionary, also as an item of a Dataset or a DataLoader, has the keys "x" and "y".
+            Optional keys are "weight" and "group", one integer per sample. Groups are for requirements per group,
             ``RequirementConstraint(groups=k)``, for gaps, ``metrics.recall.gap(k) <= 0.05``, and for losses whose
             ``forward`` takes ``group=``. In memory they may be labels where the requirement names its groups,
             ``groups=["women", "men"]``.
@@ -74,8 +74,8 @@ def fit(
         batch_size: Samples per optimiser step, over all processes together, or ``Batches`` for stratified or
             oversampled batches. All batches have nearly the same size.
         lr: The learning rate.
-        optimizer: Called as ``optimizer(parameters, lr=lr)`` at the start of a stage, and once before training, so that
-            an error in the last stage shows before the first stage runs. The default is AdamW.
+        optimizer: Called as ``optimizer(parameters, lr=lr)`` at the start of a stage. It is also called once before
+            training, so that an error in the last stage shows before the first stage runs. The default is AdamW.
         scheduler: Called as ``scheduler(optimizer)`` at the same times; or as ``scheduler(optimizer, total_steps=n)``
             if it has such a parameter, with the number of optimiser steps of the stage:
             ``partial(OneCycleLR, max_lr=0.01)``. A ReduceLROnPlateau receives the monitored value. ``Stage`` says how

@@ -24,18 +24,18 @@ def start_at_prior(
 ) -> Model:
     """Set the bias of the model's last layer with one output so that its first predictions are p = ``prior``.
 
-    A fresh network predicts about p = 1/2 for every sample. With 1 % positives the negatives then dominate the loss,
-    and the first steps push all scores down, often so far that the gradient of a metric vanishes.
+    A fresh network predicts about p = 1/2 for every sample. With 1 % positives the negatives then dominate the loss.
+    The first steps push all scores down, often so far that the gradient of a metric vanishes.
 
     Args:
         model: A model that returns one logit per sample. It is changed in place.
         prior: The share of positives.
         strict: Whether a model without such a layer is an error. Otherwise it is not changed.
-        fresh_only: Change the model only if it is evidently untrained: nothing has been written to the layer
-            since torch initialised it (no optimiser step, no ``load_state_dict``, no copy), and no weight of the model
-            that is still as initialised lies outside the range of torch's default initialisation.
+        fresh_only: Change the model only if it is evidently untrained. Nothing has then been written to the layer
+            since torch initialised it: no optimiser step, no ``load_state_dict``, no copy. And every weight of the
+            model that is still as initialised lies in the range of torch's default initialisation.
         logits: Returns the model's outputs for a few samples. With it, only layers are considered whose bias moves all
-            logits by the same amount, which the bias of a gate or of an auxiliary head does not.
+            logits by the same amount. The bias of a gate or of an auxiliary head does not.
 
     Returns:
         The model.

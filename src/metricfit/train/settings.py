@@ -69,7 +69,7 @@ class Hardware:
         strategy: The strategy of Fabric, such as "ddp".
         precision: The precision of Fabric, such as "bf16-mixed" or "16-mixed". By default the model's own type.
         channels_last: Whether images ``(n, c, h, w)`` and the weights of convolutions are laid out with their channels
-            last while training, which is faster and changes results by rounding only. By default wherever the model has
+            last while training. This is faster and changes results by rounding only. By default wherever the model has
             2-d convolutions. The returned model has the usual layout.
         workers: Number of processes that read a Dataset in the background; with 0 it is read between the steps.
 

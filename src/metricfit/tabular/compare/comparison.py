@@ -249,8 +249,8 @@ class Comparison:
         """Return the rows as a table: the reference first, then the best mean first.
 
         Returns:
-            One row per method, with its mean, the 95 % interval of the mean, the difference to the reference with its
-            simultaneous interval and corrected p-value, the seconds of training, and whether it is recommended. Under
+            One row per method: its mean with a 95 % interval, the seconds of training, and whether it is recommended.
+            The difference to the reference has a simultaneous interval and a corrected p-value. Under
             requirements there is also the number of folds on which they held.
         """
         rows = [asdict(row) | {"recommended": row.name == self.recommended} for row in self.reference_first]
@@ -345,8 +345,8 @@ def compare(
         subject_to: Requirements on every method's decisions, such as ``"recall >= 0.9"``; of several classes,
             ``"recall['gold'] >= 0.9"`` is on one of them. Only methods that decide for them can be recommended.
         confidence: The probability with which the requirements must hold on new rows, as in ``MetricClassifier``.
-        calibration: The share of the training rows of each fold, such as 0.3, that decisions are chosen on and models
-            are not trained on, as in ``MetricClassifier``. Predictions of other programs need none.
+        calibration: The share of each fold's training rows, such as 0.3, for choosing decisions, as in
+            ``MetricClassifier``. Models do not train on these rows. Predictions of other programs need none.
         sample_weight: Name of a column, or one weight per row: models are trained with it, and all values count by it.
             Rows of weight 0 are left out. A column that is named here is not learned from.
         groups: Name of a column, or one value per row. Rows with the same value stay on one side of a split. A column
@@ -358,7 +358,7 @@ def compare(
             with fewer rows.
         average: Average of the metric over several classes: "macro", "micro" or "weighted".
         folds: Number of folds.
-        folder: Where finished trainings are kept, so that an interrupted comparison can continue, and a comparison for
+        folder: Where finished trainings are kept. An interrupted comparison continues there, and a comparison for
             another metric reuses the trainings that do not depend on it. A folder with trainings of another table or
             with other options is refused with what has changed. Models of your own are known by their parameters: if
             you change the code of a class, choose another folder. By default nothing is kept.

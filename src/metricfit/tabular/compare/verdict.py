@@ -55,8 +55,8 @@ class ComparisonRow:
         not_reachable: For each fold on whose training rows no threshold met the requirements, what was reachable.
         requirements: The requirements on the test rows of all folds together; empty for decisions without a model.
         complexity: Rank from simple to complex.
-        plain: Whether its decisions were not chosen for the metric and the requirements, as for LightGBM and your
-            own models as they come, and for decisions without a model.
+        plain: Whether its decisions were not chosen for the metric and the requirements. This is so for LightGBM and
+            your models as they come, and for decisions without a model.
 
     Raises:
         InvalidValueError: If a number is not finite.
