@@ -64,8 +64,8 @@ class Cell:
         spec: The settings that the result depends on, as values that JSON can hold. A finished cell is reused only if
             its spec is the same.
 
-    Subclasses add the values that the name stands for, such as the method and the fold, so that they are not parsed
-    out of the name.
+    Subclasses add the values that the name stands for, such as the method and the fold. So nobody has to parse the
+    name.
 
     Example:
         >>> str(Cell(("churn.csv", "network", "fold 0"), {"metric": "f1"}))

@@ -144,10 +144,10 @@ def constrained(
 ) -> list[Stage]:
     """Train with cross-entropy first, then with the objective under requirements, by an augmented Lagrangian.
 
-    The second stage keeps the epoch with the best monitored value among those that meet the requirements on the
-    validation set, or the epoch with the smallest violation if none does; ``FitResult.requirements`` reports which. Do
-    not monitor the metric at its best threshold under the requirements: this selects epochs that were lucky on the
-    validation set, and gave lower recall on the test set when it was measured.
+    The second stage keeps the epoch with the best monitored value among the epochs that meet the requirements on the
+    validation set. If no epoch does, it keeps the one with the smallest violation; ``FitResult.requirements`` reports
+    which. Do not monitor the metric at its best threshold under the requirements: this selects epochs that were lucky
+    on the validation set, and gave lower recall on the test set when it was measured.
 
     Args:
         metric: The metric to optimise: a Metric, its name or a function of Counts.
