@@ -64,7 +64,7 @@ def fit_population(
 ) -> list[FitResult]:
     """Train several models of one architecture as one computation; each learns what ``fit`` would teach it alone.
 
-    All members make the same number of steps per epoch: that of the member with the most samples.
+    All members make the same number of steps per epoch, as many as the member with the most samples needs.
 
     Args:
         models: The members, which are trained in place.
@@ -72,7 +72,7 @@ def fit_population(
         objective: A loss, or stages. Every member has its own copy, with its own multipliers and memory.
         splits: For each member its training and validation samples, as numbers into ``train``, or as masks. Without
             splits all members train on all samples.
-        validation: Samples like those of ``train`` for all members, if there are no splits.
+        validation: Samples like ``train`` for all members, if there are no splits.
         seeds: The seed of each member. The default is 0, 1, 2 and so on.
         lr: One learning rate, or a list, an array or a tensor with one rate per member.
         epochs: Maximum number of epochs of each stage that does not set its own. The same holds for optimizer,
@@ -160,7 +160,7 @@ def _read_in_memory(data: Any, stages: Sequence[Stage], name: str) -> InMemory |
 
 
 def _split(samples: InMemory, split: Split, member: int) -> tuple[InMemory, InMemory]:
-    """Return a member's training and validation samples, which share their inputs with those of other members."""
+    """Return a member's training and validation samples, which share their inputs with other members' samples."""
     if len(split) != 2:
         raise InvalidValueError(
             f"splits needs a pair (training, validation) per member; member {member} has {len(split)} parts"

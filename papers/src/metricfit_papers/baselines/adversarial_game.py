@@ -110,7 +110,7 @@ def solve(game: Game, tol: float) -> Answer:
     if best.gap > tol:
         warnings.warn(
             f"the adversary's game over {n} samples was solved to {best.gap:.1e} only, not to tol={tol:g}; the "
-            "gradient is that of a nearly optimal adversary. Raise tol, or loosen a requirement that can barely be met",
+            "gradient belongs to a nearly optimal adversary. Raise tol, or loosen a requirement that can barely be met",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -46,7 +46,7 @@ def bridging_the_gap(table: Table) -> Table:
 def two_blobs(keep: float, seed: int = 42) -> Table:
     """Make a synthetic set of Tsoi et al. 2022, supplement 4.1.1: two isotropic Gaussian blobs, few positives kept.
 
-    The sizes are those of their published code: 5,000 points per class, 3 features, standard deviation 10, and the
+    The sizes are as in their published code: 5,000 points per class, 3 features, standard deviation 10, and the
     share ``keep`` of the positives: 0.5 is "Synthetic 33%", 0.05 "Synthetic 5%". With ``seed=42`` the points are
     theirs, but not the choice of the positives to keep.
 

@@ -29,7 +29,7 @@ class Trial:
         x: Inputs of all rows, standardised on the training rows of the trial.
         y: Labels of all rows.
         train: Numbers of the training rows.
-        validation: Numbers of the validation rows; those of the training rows where the protocol has none.
+        validation: Numbers of the validation rows; the training rows where the protocol has none.
         test: Numbers of the test rows.
         every_test: Numbers of more test rows, with ``test`` among them, where a task has them.
     """

@@ -20,7 +20,7 @@ Rows = NDArray[np.int64]
 
 
 class Drawn(NamedTuple):
-    """The positions of the images of one trial among those of its task; ``every_test`` contains ``test`` and more."""
+    """The positions of one trial's images among the images of its task; ``every_test`` contains ``test`` and more."""
 
     train: Rows
     validation: Rows

@@ -45,7 +45,7 @@ _ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
 
 
 class _OnlyArrays(pickle.Unpickler):
-    """An unpickler that refuses all names except those of arrays and bytes, so that a file cannot call anything."""
+    """An unpickler that refuses all names except arrays and bytes, so that a file cannot call anything."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:

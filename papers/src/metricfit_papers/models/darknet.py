@@ -18,7 +18,7 @@ LAYERS = (
 class TinyDarknet(nn.Module):
     """Tiny Darknet: 16 small convolutions, four max-pools, and the mean over the image of a 1 x 1 convolution.
 
-    The layers are those of Redmon's ``cfg/tiny.cfg`` (Darknet: open source neural networks in C, 2013-2016), with leaky
+    The layers are as in Redmon's ``cfg/tiny.cfg`` (Darknet: open source neural networks in C, 2013-2016), with leaky
     ReLU of slope 0.1. Tsoi et al. 2022 (supplement 4.2) train the network on CIFAR-10. They publish no changes for
     32 x 32 images, so there are none here. Images need at least 16 x 16 pixels.
 

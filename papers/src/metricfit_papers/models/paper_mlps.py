@@ -10,7 +10,7 @@ from metricfit.models import mlp
 def btg_mlp(in_features: int) -> nn.Sequential:
     """Build the network 32-16-1 with ReLU and dropout 0.5 of Tsoi et al. 2022, "Bridging the Gap", supplement 4.2.
 
-    The dropout rate is that of their code.
+    The dropout rate is as in their code.
 
     Args:
         in_features: Number of inputs.

@@ -260,7 +260,7 @@ def _run_line(spec: TableSpec, results: Results | None) -> Iterator[str]:
 
 
 def slug(paper: str) -> str:
-    """Return the name of a page: that of the paper, without its authors."""
+    """Return the name of a page: the paper's, without its authors."""
     return re.sub(r"[^a-z0-9]+", "-", paper.split(" (")[0].lower()).strip("-")
 
 

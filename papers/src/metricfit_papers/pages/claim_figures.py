@@ -8,7 +8,7 @@ A figure of ``papers/verdicts/claims.toml`` names a kind, a table and a protocol
 - ``sets``: two ``rows`` compared over all sets in ``column``: mean and deviation of the difference, wins and p.
 - ``constraint``: what the constraint changed in ``column``, over the losses of each dataset.
 - ``exceptions``: of the pairs in which ``column`` does not rise with the constraint, in how many the FPR falls.
-- ``above``: in how many of the ``rows`` a ``column`` is above that of the row ``than``, or above the column
+- ``above``: in how many of the ``rows`` a ``column`` is above its value in the row ``than``, or above the column
   ``than_column`` of the same row.
 - ``published``: mean, smallest and largest difference between measured and published numbers of ``column``.
 - ``page``: a ``text`` about numbers that another page shows, with its address.
@@ -235,7 +235,9 @@ def _exceptions(figure: Figure, spec: TableSpec, datasets: dict[str, Any]) -> st
 def _above(figure: Figure, spec: TableSpec, datasets: dict[str, Any]) -> str:
     parts = [f"{sum(above)} of {len(above)} on {spec.datasets[name].title}" for name, above in _each(figure, datasets)]
     columns = [spec.columns[column].title for column in (figure.column, figure.than_column) if column]
-    subject = f"{columns[0]} above that of {spec.rows[figure.than].title}" if figure.than else " above ".join(columns)
+    subject = (
+        f"{columns[0]} above {spec.rows[figure.than].title}'s" if figure.than else " above ".join(columns)
+    )
     return f"{figure.label or subject}: {'; '.join(parts)}"
 
 

@@ -29,7 +29,7 @@ FULL = "as large as the table"
 ABOUT = (
     "Each claim has an anchor, one of six verdicts, the figures that decide it, the size of the runs behind them and "
     "what would settle it. The verdict says what the runs on these pages show, and no more. All figures are computed "
-    "from the stored results. `±` is the standard deviation between trials. p is that of Wilcoxon's signed-rank test "
+    "from the stored results. `±` is the standard deviation between trials. p comes from Wilcoxon's signed-rank test "
     "of the pairs of trials, where two rows have six or more. Trials of one table share their rows, so p says how "
     'consistent a difference is there, not on other data. "Smaller" marks runs with fewer epochs than published. A '
     "[summary](../../docs/evidence/papers.md) has one screen per paper."

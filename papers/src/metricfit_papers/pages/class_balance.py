@@ -1,7 +1,7 @@
 """Tables 8 and 10 of Bridging the Gap: class weights and oversampled rows, published and as the splits here have them.
 
 Both count the classes in the training rows, so they show how the authors split. Expected numbers need no data: they are
-shares of known counts. The deviation between random splits is that of a hypergeometric distribution.
+shares of known counts. The deviation between random splits is a hypergeometric distribution's.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def describe_balance() -> Iterator[str]:
     """Yield the paragraphs about Tables 8 and 10."""
     yield '<a id="btg-8-10"></a>\n\n## Tables 8 and 10: class weights and oversampling'
     yield (
-        "Both tables count classes in the training rows. The expected numbers are those of random splits, with their "
+        "Both tables count classes in the training rows. The expected numbers hold for random splits, with their "
         "deviation. Adult's 19,782 negatives are 80 % of those in UCI's training file. A split of all rows would have "
         f"{0.64 * (CATALOGUE['adult'].rows - CATALOGUE['adult'].positives):,.0f}, so its test rows are UCI's."
     )

@@ -31,7 +31,7 @@ from metricfit_papers.specs.toml_section import Section, read_toml
 
 @dataclass(frozen=True)
 class Run:
-    """The options of one run of ``metricfit reproduce``; empty means all, None means that of the table.
+    """The options of one run of ``metricfit reproduce``; empty means all, None means the table's.
 
     A run of the queue also has the seconds that it is expected to take, and what it is for.
     """

@@ -1,4 +1,4 @@
-"""Numbers in the prose of verdicts, filled in from stored results, so that they are those of the tables.
+"""Numbers in the prose of verdicts, filled in from stored results, so that they agree with the tables.
 
 A place in double brackets names what stands there; parts are separated by bars:
 

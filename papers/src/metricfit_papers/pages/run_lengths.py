@@ -46,7 +46,7 @@ def _rows(spec: TableSpec, results: Results) -> Rows:
 
 
 def count_epochs(spec: TableSpec, measured: list[dict[str, Any]]) -> str:
-    """Return the epochs of the longest training and of the table; a constraint's come after those of its base.
+    """Return the epochs of the longest training and of the table; a constraint's come after its base's.
 
     Where some rows have a limit that is smaller than the table's, these limits come first: "30 or 103 of 1,000".
     """

@@ -21,7 +21,7 @@ def main_rows(spec: TableSpec, plain: dict[str, Any]) -> list[RowSpec]:
 def against(spec: TableSpec, plain: dict[str, Any]) -> str:
     """Make a table in Markdown: for each row and column the mean difference to the row ``against``, and the wins.
 
-    Differences are those of the means over trials of each set; p is Wilcoxon's over the sets.
+    Differences are between the means over trials of each set; p is Wilcoxon's over the sets.
     """
     assert spec.against is not None
     sets = plain["datasets"]

@@ -53,7 +53,7 @@ def _size(run: dict[str, Any]) -> tuple[float, int]:
 
 
 def epochs_limit(run: dict[str, Any]) -> float:
-    """Return the maximum number of epochs of a stored run; infinity if it was that of the table.
+    """Return the maximum number of epochs of a stored run; infinity if it was the table's.
 
     >>> epochs_limit({"smaller": "1 of 5 trials, at most 15 of 120 epochs"}), epochs_limit({"smaller": "1 of 5 trials"})
     (15.0, inf)

@@ -46,7 +46,7 @@ def copy_finished(source: str | os.PathLike[str], folder: str | os.PathLike[str]
     The mark ``finished`` is written last, so a cell whose copying was interrupted counts as not finished.
 
     Args:
-        source: The folder to copy from: that of `run_table` or of ``metricfit reproduce --out``.
+        source: The folder to copy from, of `run_table` or of ``metricfit reproduce --out``.
         folder: The folder to copy to.
 
     Returns:

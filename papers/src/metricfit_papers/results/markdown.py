@@ -32,7 +32,7 @@ def shown_datasets(plain: dict[str, Any]) -> list[str]:
 
 
 def dataset_title(spec: TableSpec, plain: dict[str, Any], dataset: str) -> str:
-    """Return the title of a dataset, or that of the mean over all."""
+    """Return the title of a dataset, or of the mean over all."""
     return f"Mean over {len(plain['datasets'])} sets" if dataset == ALL else spec.datasets[dataset].title
 
 

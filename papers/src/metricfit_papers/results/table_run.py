@@ -109,7 +109,7 @@ class TableResult:
         spec: The table.
         protocol: Name of the protocol.
         trials: Number of trials.
-        epochs: Maximum number of epochs, if it is not that of the table.
+        epochs: Maximum number of epochs, if it is not the table's.
         rows: The measured rows, by dataset and row.
         parts: Descriptions of the image sets that are not complete.
 
@@ -166,8 +166,8 @@ def run_table(
         protocol: Name of one of its protocols.
         folder: Folder of the run, which keeps the cells.
         data: Folder with the datasets.
-        trials: Number of trials; by default that of the table.
-        epochs: Maximum number of epochs, where it is to be smaller than that of the table.
+        trials: Number of trials; by default the table's.
+        epochs: Maximum number of epochs, where it is to be smaller than the table's.
         only: Names of the datasets to run; by default all.
         rows: Names of the rows to run; by default all.
         without: Tags or names of rows to leave out.
@@ -281,7 +281,7 @@ def _with_numbers(row: RowSpec) -> Collection[str]:
 
 
 def _gathered(by_column: dict[str, MeasuredRow], seconds: float) -> MeasuredRow:
-    """Return a row whose columns come from several rows; its epochs are those of the first."""
+    """Return a row whose columns come from several rows; its epochs come from the first."""
     values = {column: measured.values[column] for column, measured in by_column.items()}
     return replace(next(iter(by_column.values())), values=values, seconds=seconds)
 

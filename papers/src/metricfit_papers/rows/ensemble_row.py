@@ -66,7 +66,7 @@ class Candidate:
 
 
 def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
-    """Return the numbers of the ensemble of all trials; the view "unconstrained" has those of the base networks."""
+    """Return the numbers of the ensemble of all trials; the view "unconstrained" is about the base networks."""
     assert job.training is not None
     assert job.loss is not None
     if job.training.monitor != "auroc":

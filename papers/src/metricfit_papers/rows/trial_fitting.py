@@ -44,7 +44,7 @@ def fit_trials(
     Args:
         job: The cell.
         trials: Its trials, with inputs of the same width.
-        lr: One learning rate per trial; by default that of the job.
+        lr: One learning rate per trial; by default the job's.
         callbacks: Callbacks of the training.
         objective: Another loss than the job's.
         models: Networks that are already trained, one per trial; by default new ones.
@@ -102,7 +102,7 @@ def fit_trials(
 
 
 def _checkpoint_settings(folder: Path, training: TrainingSpec, trials: Sequence[Trial]) -> dict[str, Any]:
-    """Return settings for ten checkpoints in total, because those of deep networks are large."""
+    """Return settings for ten checkpoints in total, because a deep network's are large."""
     longest = max(len(trial.train) for trial in trials)
     steps = -(-longest // (training.batch_size or longest))
     interval = steps * max(1, training.epochs // 10)

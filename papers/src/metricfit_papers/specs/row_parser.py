@@ -95,7 +95,7 @@ def _losses(section: Section, only: tuple[str, ...], protocols: dict[str, Protoc
 
 
 def _merged(layers: tuple[dict[str, Any], ...], protocol: str, protocols: dict[str, ProtocolSpec]) -> dict[str, Any]:
-    """Merge the settings of several layers; in each, those of this protocol override those of all protocols."""
+    """Merge the settings of several layers; in each, a protocol's own override what is for all protocols."""
     merged: dict[str, Any] = {}
     for layer in layers:
         merged |= {key: value for key, value in layer.items() if key not in protocols}

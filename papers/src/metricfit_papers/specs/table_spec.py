@@ -261,7 +261,7 @@ class TableSpec:
             dataset: Name of the dataset.
             row: The row.
             trials: Number of trials.
-            epochs: Maximum number of epochs, if it is not that of the table.
+            epochs: Maximum number of epochs, if it is not the table's.
 
         Returns:
             Plain values, which JSON can hold.
