@@ -235,9 +235,7 @@ def _exceptions(figure: Figure, spec: TableSpec, datasets: dict[str, Any]) -> st
 def _above(figure: Figure, spec: TableSpec, datasets: dict[str, Any]) -> str:
     parts = [f"{sum(above)} of {len(above)} on {spec.datasets[name].title}" for name, above in _each(figure, datasets)]
     columns = [spec.columns[column].title for column in (figure.column, figure.than_column) if column]
-    subject = (
-        f"{columns[0]} above {spec.rows[figure.than].title}'s" if figure.than else " above ".join(columns)
-    )
+    subject = f"{columns[0]} above {spec.rows[figure.than].title}'s" if figure.than else " above ".join(columns)
     return f"{figure.label or subject}: {'; '.join(parts)}"
 
 
