@@ -16,7 +16,7 @@ SOURCE = [path for path in sorted((ROOT / "src").rglob("*")) if path.suffix in {
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 #: The pages that a newcomer reads first.
-FIRST = ["README.md", "papers/README.md", "studies/README.md"]
+FIRST = ["README.md", "CHANGELOG.md", "papers/README.md", "studies/README.md"]
 NAMES = ("index", "first-hour", "quick-start", "which-metric", "when-it-pays", "gallery", "any-model")
 FIRST += [f"docs/{name}.md" for name in NAMES]
 FIRST += [f"docs/api/{name}.md" for name in ("tuned", "metric-loss", "compare")]
