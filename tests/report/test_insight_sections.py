@@ -88,7 +88,7 @@ def test_the_page_of_fit_has_both_sections_out_of_fold(model, rows, tmp_path):
     assert "Each row was decided by models that were not trained on it." in said
     with pytest.raises(ValueError, match="needs X and y"):
         model.report(tmp_path / "other.html", out_of_fold=True)
-    with pytest.raises(ValueError, match="rows of fit, which were 120; X has 60"):
+    with pytest.raises(ValueError, match="the 120 rows of fit; X has 60"):
         model.report(tmp_path / "other.html", rows[0][:60], rows[1][:60], out_of_fold=True)
     assert not (tmp_path / "other.html").exists()
 

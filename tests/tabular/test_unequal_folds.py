@@ -36,6 +36,6 @@ def test_copies_are_judged_by_weights_that_know_them():
         "precision", subject_to="recall >= 0.8", models=["linear", "boosting_small"], random_state=0
     )
     model.fit(X, y)
-    by_copy = model.held_out_.logits[np.isin(model._places.rows, np.arange(600, 900)), 0]
+    by_copy = model.held_out_.logits[np.isin(model.chosen_.basis.places.rows, np.arange(600, 900)), 0]
     assert len(np.unique(by_copy)) > 1  # several weights and calibrations judge them, by the parts they are in
     assert by_copy.std() < 0.5
