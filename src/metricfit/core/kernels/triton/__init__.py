@@ -62,7 +62,7 @@ def launch(
             else:
                 return
         compiled = kernel[grid](*tensors, *numbers, **static, num_warps=warps)
-        is_ordered = compiled is not None and tuple(static) == tuple(kernel.arg_names[-len(static) :])
+        is_ordered = compiled is not None and tuple(static) == tuple(getattr(kernel, "arg_names", ())[-len(static) :])
         _compiled.setdefault(key, compiled if is_ordered else False)
 
 
