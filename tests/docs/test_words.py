@@ -15,11 +15,12 @@ PAGES += sorted((ROOT / "docs").rglob("*.md"))
 SOURCE = [path for path in sorted((ROOT / "src").rglob("*")) if path.suffix in {".py", ".html", ".js"}]
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
-#: The pages that a newcomer reads first.
+#: The pages that a newcomer reads in the first days.
 FIRST = ["README.md", "CHANGELOG.md", "papers/README.md", "studies/README.md"]
 NAMES = ("index", "first-hour", "quick-start", "which-metric", "when-it-pays", "gallery", "any-model")
 FIRST += [f"docs/{name}.md" for name in NAMES]
-FIRST += [f"docs/api/{name}.md" for name in ("tuned", "metric-loss", "compare")]
+FIRST += [f"docs/{name}.md" for name in ("read-the-report", "guarantees", "start-well", "costs", "doctor")]
+FIRST += [f"docs/api/{name}.md" for name in ("tuned", "classifier", "metric-loss", "compare", "decide")]
 WORDS = 25
 
 
