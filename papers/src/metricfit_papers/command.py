@@ -82,7 +82,7 @@ def reproduce(
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
-    """Run a paper's table again, and show the published numbers beside the measured ones."""
+    """Run a paper's table again, and compare the published numbers with the measured ones."""
     data = data or (DATA if fetches or DATA.is_dir() else None)
     if listed:
         _list(data, as_json)

@@ -55,7 +55,7 @@ def objective(
     number of rows is the sum of weights. The second derivative is taken from the cross-entropy, because it is positive;
     the metric's own need not be.
 
-    Start at the prior (``prior_logits``), and apply the sigmoid or the softmax to what the trees predict: beside an
+    Start at the prior (``prior_logits``), and apply the sigmoid or the softmax to what the trees predict: with an
     objective that is a function, libraries leave out the start, and most of them the sigmoid.
 
     Args:
@@ -233,8 +233,8 @@ def eval_metric(
     Args:
         metric: A metric, its name or a function of Counts.
         library: "lightgbm", "xgboost" or "catboost".
-        threshold: A fixed threshold of two classes' scores, in place of the best one. Scores are probabilities beside
-            the own objectives of LightGBM and XGBoost, and logits beside an objective that is a function and in
+        threshold: A fixed threshold of two classes' scores, in place of the best one. Scores are probabilities with
+            the built-in objectives of LightGBM and XGBoost, and logits with an objective that is a function and in
             CatBoost: the probability 0.5 is the logit 0.
         average: The average over several classes.
 
@@ -384,7 +384,7 @@ def read_rows(first: Any, second: Any, weight: Any, library: Library) -> Library
     """Read and check what a library passes, in either way of calling.
 
     Args:
-        first: The scores beside a container of rows, otherwise the labels.
+        first: The scores if the other is a container of rows, otherwise the labels.
         second: A Dataset, a DMatrix, or the scores.
         weight: Weights of the rows, of a scikit-learn estimator.
         library: The library that the function was made for.
@@ -446,7 +446,7 @@ def check_labels(label: Any, classes: int | None) -> Integers:
     highest = int(whole.max(initial=0))
     if int(whole.min(initial=0)) < 0 or (classes is not None and highest >= classes):
         expected = "0, 1, ..." if classes is None else "0 and 1" if classes == 2 else f"0 to {classes - 1}"
-        hint = " For several classes set num_class; beside XGBoost's own loss, multi:softprob." if classes == 2 else ""
+        hint = " For several classes set num_class; with XGBoost's own loss, multi:softprob." if classes == 2 else ""
         raise InvalidValueError(f"labels are {expected} here; got {whole.min()} to {highest}.{hint}")
     return whole
 
@@ -475,7 +475,7 @@ def prior_logits(
 ) -> NDArray[np.float64]:
     """Return the logits of the classes' shares, where boosting for a metric should start.
 
-    The counts of a metric say little while all probabilities are 0.5, which is about where libraries start beside an
+    The counts of a metric say little while all probabilities are 0.5, which is about where libraries start with an
     objective that is a function. With ``rows``, the result is the ``init_score`` of LightGBM and the ``base_margin`` of
     XGBoost.
 

@@ -34,7 +34,7 @@ KINDS = (Compare, Fit, Evaluate, Predict, Doctor, Watch, Export, Metrics)
 OPTIONS = {kind.__name__.lower(): kind for kind in KINDS}
 COMMANDS = {name: Entry(kind.help().partition("\n\n")[0], kind.resumes) for name, kind in OPTIONS.items()} | {
     "reproduce": Entry(
-        "Run a paper's table again, and show the published numbers beside the measured ones.",
+        "Run a paper's table again, and compare the published numbers with the measured ones.",
         resumes=True,
         package="metricfit_papers",
     ),

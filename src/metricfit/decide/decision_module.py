@@ -126,7 +126,7 @@ class DecisionModule(nn.Module):
         if decision.referral is not None:
             raise InvalidValueError(
                 "a DecisionModule decides every row, and this decision refers some; use dataclasses.replace(decision, "
-                "referral=None), and decision.referred(logits) beside it"
+                "referral=None), and decision.referred(logits) next to it"
             )
         if isinstance(decision, TopLabelsDecision):
             raise InvalidValueError(

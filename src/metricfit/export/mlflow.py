@@ -58,7 +58,7 @@ def save_model(
     Args:
         model: A fitted MetricClassifier or TunedDecisionClassifier.
         path: A folder that does not exist.
-        trusted: Names of types in the user's own models, beside those that skops trusts. They are kept with the model,
+        trusted: Names of types in the user's models that skops does not trust by itself. They are kept with the model,
             because MLflow trusts the folders that it loads.
         input_example: Some rows, from which the signature is inferred.
         signature: MLflow's signature of the model.

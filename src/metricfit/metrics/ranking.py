@@ -1,4 +1,4 @@
-"""Measures of how well scores rank positives above negatives, as objects beside the metrics of decisions."""
+"""Measures of how well scores rank positives above negatives, as objects like the metrics of decisions."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ class EvaluationResult(TypedDict):
     report: str | None
 
 
-#: Metrics of each class, beside the model's.
+#: Metrics of each class, in addition to the model's.
 OF_A_CLASS = ("precision", "recall", "f1")
 
 

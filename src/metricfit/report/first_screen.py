@@ -82,7 +82,7 @@ class FirstScreen:
 
     Args:
         statements: What the decisions do.
-        alternatives: The same beside what needs no model, and beside a simpler one.
+        alternatives: The same for decisions without a model, and for a simpler model.
         columns: Titles of the columns of ``alternatives``.
         metric: What people call the metric.
         requirements: What is known about each requirement.

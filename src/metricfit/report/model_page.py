@@ -427,7 +427,7 @@ def _best_family(rows: DecidedRows) -> Alternative | None:
     """Return the best kind of model by itself; None if the classifier is nothing else.
 
     Its value belongs to its best decision in hindsight, which flatters. It is therefore not in the column of values,
-    but beside the value of the whole model that was found in the same way.
+    but next to the value of the whole model that was found in the same way.
     """
     fitted = [(row.value, row.name) for row in rows.facts.families if row.value is not None]
     hindsight = _value_in_hindsight(rows) if len(fitted) > 1 else None

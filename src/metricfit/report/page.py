@@ -65,7 +65,7 @@ class Report:
         verdict: What to do, in a few sentences.
         sections: The evidence.
         facts: How the page was made, such as data, rows, seed and command; shown as a list at the end.
-        first_screen: What the decisions do, in counts of rows, beside alternatives.
+        first_screen: What the decisions and alternatives do, in counts of rows.
         judges: Whether the page compares something, so that ``verdict`` is one; otherwise it has no title.
 
     Example:

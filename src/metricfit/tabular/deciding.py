@@ -116,7 +116,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     threshold_interval_: Any
     offsets_: NDArray[np.float64] | None
     refer_region_: tuple[float, float] | None
-    #: The attributes that are stored beside the parameters, and their types.
+    #: The attributes that are stored in addition to the parameters, and their types.
     stored_parts: ClassVar[Mapping[str, Any]]
 
     def rethreshold(
@@ -204,7 +204,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         Args:
             max_share: The largest share of the held-out rows that may be referred; the region is the one with the best
                 metric. By default it is the smallest region that meets ``subject_to``. 0 refers no row.
-            subject_to: Requirements on the decided rows, such as ``"precision >= 0.9"``, beside the model's own.
+            subject_to: Requirements on the decided rows, such as ``"precision >= 0.9"``, in addition to the model's.
             label: What ``predict`` returns for rows that are referred; none of ``classes_``. If it is not of their
                 type, ``predict`` returns objects.
             confidence: The probability with which the requirements hold on the decided ones of new rows. A fifth of the
@@ -562,7 +562,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
         Args:
             path: A folder that does not exist or has no files.
-            trusted: Names of types in the user's own models, beside those that skops trusts; an error names them.
+            trusted: Names of types in the user's models that skops does not trust by itself; an error names them.
                 LightGBM's are among these.
             data: Name of the table, for the model card.
             target: Name of the predicted column, for the model card.
@@ -582,7 +582,7 @@ class DecidingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
         Args:
             path: The folder that ``save`` wrote.
-            trusted: Names of types in the user's own models, beside those that skops trusts; an error names them.
+            trusted: Names of types in the user's models that skops does not trust by itself; an error names them.
                 Trust them only if you trust where the folder comes from.
             user_functions: ``metric=`` or ``network=``, if the saved model was trained with a user-defined function;
                 functions are not stored in the folder.

@@ -400,7 +400,7 @@ def prepare_tuned_rows(
 
 
 def routed_parameters(model: TunedDecisionClassifier, weight: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
-    """Return what the estimator's ``fit`` takes beside the rows: as requested by metadata routing, if it is enabled."""
+    """Return what the estimator's ``fit`` takes besides rows: as requested by metadata routing, if it is enabled."""
     if _routing_enabled():
         routed = process_routing(model, "fit", sample_weight=weight, **fit_params)
         return dict(routed.estimator.fit)
