@@ -231,7 +231,7 @@ class _OneThreshold(Decision):
     threshold: float
     interval: Ends | None = None
     task = "binary"
-    decided_by: ClassVar = {"threshold": 0}
+    decided_by: ClassVar[Mapping[str, int]] = {"threshold": 0}
 
     @in_their_kind
     def margins(self, logits: Floats) -> Floats:
@@ -367,7 +367,7 @@ class _Offsets(Decision):
 
     offsets: Any
     task = "multiclass"
-    decided_by: ClassVar = {"offsets": 1}
+    decided_by: ClassVar[Mapping[str, int]] = {"offsets": 1}
 
     def scores(self, logits: Floats) -> Floats:
         """Return what the offsets are added to.
@@ -467,7 +467,7 @@ class CostDecision(_Offsets):
     costs: Any
     calibration: Calibration | None = None
     evidence: Evidence = NO_EVIDENCE
-    decided_by: ClassVar = {"offsets": 1, "costs": 2}
+    decided_by: ClassVar[Mapping[str, int]] = {"offsets": 1, "costs": 2}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -511,7 +511,7 @@ class LabelDecision(Decision):
     calibration: Calibration | None = None
     evidence: Evidence = NO_EVIDENCE
     task = "multilabel"
-    decided_by: ClassVar = {"thresholds": 1}
+    decided_by: ClassVar[Mapping[str, int]] = {"thresholds": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -573,7 +573,7 @@ class TopLabelsDecision(Decision):
     calibration: Calibration | None = None
     evidence: Evidence = NO_EVIDENCE
     task = "multilabel"
-    decided_by: ClassVar = {"slopes": 1, "intercepts": 1}
+    decided_by: ClassVar[Mapping[str, int]] = {"slopes": 1, "intercepts": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()
