@@ -2,13 +2,12 @@
 
 A folder holds the parameters of an estimator, the names of its columns, and its fitted parts (``stored_parts``), which
 are dataclasses (``metricfit._schema``). Loading builds only classes that this package lists, and scikit-learn models of
-types that skops or the user trusts . Hashes do not tell of a folder that was edited with its
-manifest, so types, sizes and ranges are checked before a model is used.
+types that skops or the user trusts. Hashes do not tell of a folder that was edited with its manifest, so types, sizes
+and ranges are checked before a model is used.
 
 A folder has model.json, arrays.safetensors, files of skops, a manifest of hashes and a model card. The hashes show that
-a file was cut short or changed, unless the manifest was changed too; they are no signature. skops says which types a
-file has, not what their arrays hold. Native code of scikit-learn, such as libsvm, follows numbers of a file as places
-in memory, so that a crafted file of these types can end the process.
+a file was cut short or changed, unless the manifest was changed too; they are no signature.
+``native_memory`` checks what native code of scikit-learn follows.
 """
 
 from __future__ import annotations
@@ -233,7 +232,7 @@ def model_to_bytes(model: Any) -> bytes:
 
 
 def model_from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
-    """Read a scikit-learn model.
+    """Read a scikit-learn model, and check what native code follows in it.
 
     Args:
         content: What `model_to_bytes` returned.
@@ -241,13 +240,16 @@ def model_from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
 
     Raises:
         UntrustedTypeError: It has other types; nothing was built.
-        ModelFileError: It cannot be read.
+        ModelFileError: It cannot be read, or a part of it does not fit the others.
     """
+    from metricfit.tabular.native_memory import check_model  # scikit-learn's trees, which no other model needs
+
     check_trusted(content, trusted, "load")
     try:
         model = _skops().loads(content, trusted=[*trusted, *PLAIN_TYPES])
     except Exception as error:  # a damaged file may fail anywhere
         raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
+    check_model(model)
     return model
 
 
