@@ -87,6 +87,8 @@ class HasKinds:
 
 
 _hints = cache(get_type_hints)
+#: ``NDArray`` stands for an ndarray, and from NumPy 2.5 on, with Python 3.12, for itself.
+_ARRAYS = (np.ndarray, get_origin(NDArray[Any]))
 
 
 def _stored_fields(kind: Any) -> dict[str, Any]:
@@ -117,7 +119,7 @@ def write(hint: Any, value: Any, place: str, content: Content) -> Any:
     if hint is Label:
         label = plain_label(value)
         return None if isinstance(label, float) and not math.isfinite(label) else label
-    if get_origin(hint) is np.ndarray:
+    if get_origin(hint) in _ARRAYS:
         numbers = value if value.dtype.kind in "biuf" else np.unique(value, return_inverse=True)[1]
         content.arrays[place] = np.ascontiguousarray(numbers)
         return list(value.shape)
@@ -187,7 +189,7 @@ def read(hint: Any, value: Any, place: str, content: Content) -> Any:
         return None if value is None else read(inner[0], value, place, content)
     if hint in (float, Any):
         return _read_numbers(place, value, in_lists=hint is Any)
-    if origin is np.ndarray:
+    if origin in _ARRAYS:
         return _read_array(inner, place, content)
     if origin is Literal:
         if value not in inner:
@@ -246,7 +248,7 @@ def _read_list(hint: Any, value: Any, place: str, content: Content) -> Any:
 
 def _read_array(inner: tuple[Any, ...], place: str, content: Content) -> NDArray[Any]:
     """Return an array of the expected type, whose numbers are finite; of any type, they are as they are."""
-    array, (wanted,) = content.arrays.get(place), get_args(inner[1])
+    array, wanted = content.arrays.get(place), (get_args(inner[-1]) or inner)[0]
     if array is None:
         raise InvalidValueError(f"the array {place} is missing")
     if array.dtype.kind not in "biuf" or (
