@@ -127,7 +127,9 @@ def test_a_budget_stands_for_itself():
 
 
 @pytest.mark.parametrize(
-    "metric", ["mcc", "accuracy", "f1[2]", lambda c: c.tp / np.maximum(c.tp + c.fp + c.fn, 1)], ids=str
+    "metric",
+    ["mcc", "accuracy", "f1[2]", lambda c: c.tp / np.maximum(c.tp + c.fp + c.fn, 1)],
+    ids=["mcc", "accuracy", "f1[2]", "formula"],
 )
 def test_every_metric_of_counts_has_best_labels(metric):
     z, y = draw_labels()
