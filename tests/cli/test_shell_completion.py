@@ -4,8 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import metricfit
+import metricfit_papers
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 
@@ -23,7 +27,7 @@ def shell(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     command = home / "bin" / "metricfit"
     command.parent.mkdir()
-    paths = [path for path in sys.path if path]
+    paths = [str(Path(package.__file__).parents[1]) for package in (metricfit, metricfit_papers)]
     command.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path[:0] = {paths}\nfrom metricfit.cli import main\nmain()\n"
     )

@@ -115,7 +115,7 @@ def test_rows_that_are_held_out_more_than_once_are_refused(cv):
         ((pair for pair in ()), "cv is a generator, which can be used only once; pass cv=list"),
         ([(np.arange(50), np.arange(90, 101))], "cv names row 100 or row 90; there are 100 rows"),
         ([(np.arange(50), np.array([-1]))], "cv names row -1"),
-        ([(np.arange(50), np.arange(49, 60))], "1 rows of a fold of cv, such as 49, are trained on and held out"),
+        ([(np.arange(50), np.arange(49, 60))], "1 rows of a fold of cv are trained on and held out, such as 49"),
         ([np.arange(50)], "a fold of cv is a pair of training rows and held-out rows"),
         ([(np.arange(50), np.arange(60.0, 80))], "are whole numbers or a mask; got an array of float64"),
     ],

@@ -116,7 +116,7 @@ def test_wrong_use(rows):
         model.score(X, y[:, :3])
     with pytest.raises(InvalidValueError, match="a matrix of 0 and 1"):
         model.score(X, y[:, 0])
-    with pytest.raises(InvalidValueError, match=r"a matrix of 0 and 1 .* such as '0', '1', '2'"):
+    with pytest.raises(InvalidValueError, match=r"a matrix of 0 and 1.* such as '0', '1', '2'"):
         TunedDecisionClassifier(LINEAR).fit(X, y + np.arange(4))
     with pytest.raises(InvalidValueError, match="MultiLabelBinarizer"):
         TunedDecisionClassifier(LINEAR).fit(X, [list(np.flatnonzero(row)) for row in y])

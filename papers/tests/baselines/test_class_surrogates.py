@@ -102,6 +102,7 @@ def test_priors_of_arrays_and_rounded_shares_are_taken():
 MANY = (1e-5, 0.5, 0.49999)
 
 
+@pytest.mark.filterwarnings("ignore:.*float16 holds numbers up to")
 @pytest.mark.parametrize("make", [lambda: MulticlassSurrogateLoss(MANY), lambda: SurrogateFBetaLoss(prior=MANY)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_the_settings_of_several_priors_stay_exact(make, dtype):

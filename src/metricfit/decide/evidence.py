@@ -82,6 +82,7 @@ class Referral:
         share: The share of the held-out rows that is in the region. The evidence of the decision is about the others.
 
     Example:
+        >>> from metricfit.decide.decision import ThresholdDecision
         >>> ThresholdDecision(0.0, referral=Referral(low=-1.0, high=0.5, share=0.2)).referred([-2.0, 0.0, 0.5])
         array([False,  True, False])
     """

@@ -207,8 +207,9 @@ class MetricClassifier(DecidingClassifier):
             check_parameters(self)
             training, apart = keep_apart(self, X, y, sample_weight, groups)
             prepared = prepare_rows(self, *training, apart=apart)
+            self.encoder_ = prepared.encoder  # watchers look at it before the families are fitted
             fitted = fit_ensemble(self, prepared)
-            self.encoder_, self.ensemble_ = prepared.encoder, fitted.ensemble
+            self.ensemble_ = fitted.ensemble
             self.models_, self.history_ = Rows(fitted.models), fitted.history
             basis = fitted.basis
             if apart is not None:  # the whole model scores them, as it does new rows

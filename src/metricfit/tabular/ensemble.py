@@ -81,7 +81,7 @@ class Selection:
         It is ``value``, except for metrics of the whole confusion matrix, which decide by expected costs; offsets alone
         would show families far below an ensemble of them. While weights are chosen, offsets are quick and suffice.
         """
-        if not self.metric.needs_matrix or self.requirements:
+        if not self.metric.needs_matrix or self.requirements or logits.shape[1] == 1:
             return self.value(logits)
         held_out = collect_held_out(to_numpy(logits, np.float64), self.y, self.weight, None)
         return choose_class_decision(held_out, Goal(self.metric, average=self.average)).evidence.value

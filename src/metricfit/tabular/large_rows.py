@@ -136,6 +136,14 @@ class Block:
         """Write the columns of these rows."""
         put_columns(out, self.places, self.numbers[rows if self.codes is None else self.codes[rows]])
 
+    def entry_keys(self) -> Iterator[NDArray[np.uint64]]:
+        """Return numbers of 64 bits, equal where entries are equal: one array per column, or one for all codes."""
+        if self.codes is not None:
+            yield self.codes.astype(np.uint64)
+            return
+        for column in self.numbers.T:
+            yield (column + np.float32(0)).view(np.uint32).astype(np.uint64)  # one zero
+
 
 @dataclass(frozen=True)
 class CompactFeatures:
@@ -145,14 +153,12 @@ class CompactFeatures:
         blocks: The columns.
         width: The number of encoded columns.
         rows: The number of rows.
-        hashes: A number for each row; copies of a row have the same.
         table: The table as the user passed it, if it is in memory.
     """
 
     blocks: Sequence[Block]
     width: int
     rows: int
-    hashes: NDArray[np.uint64]
     table: Any = None
 
     @property
@@ -189,6 +195,14 @@ class CompactFeatures:
         """Return the row numbers in parts that are encoded at a time."""
         return [index[first : first + PART_ROWS] for first in range(0, len(index), PART_ROWS)]
 
+    def hashes(self) -> NDArray[np.uint64]:
+        """Return a number for each row, the same for copies; it is of the encoded entries, from a file or a frame."""
+        total = np.zeros(self.rows, dtype=np.uint64)
+        for block in self.blocks:
+            for keys in block.entry_keys():
+                total = pd.util.hash_array(total ^ keys)
+        return total
+
     def __len__(self) -> int:
         return self.rows
 
@@ -215,10 +229,9 @@ def encode_large_table(table: Any) -> tuple[TableEncoder, CompactFeatures]:
     numbers = [part for part in parts if not part.is_coded]
     values = np.empty((len(source), sum(len(part.places) for part in numbers)), dtype=np.float32)
     codes = {part.at: np.empty(len(source), dtype=np.uint32) for part in parts if part.is_coded}
-    first, hashes = 0, np.empty(len(source), dtype=np.uint64)
+    first = 0
     for frame in source.batches():
         rows = slice(first, first + len(frame))
-        hashes[rows] = pd.util.hash_pandas_object(frame, index=False)
         start = 0
         for part in numbers:
             values[rows, start : start + len(part.places)] = part.encoded(frame, first)
@@ -231,7 +244,7 @@ def encode_large_table(table: Any) -> tuple[TableEncoder, CompactFeatures]:
     if numbers:
         blocks.append(Block(np.concatenate([part.places for part in numbers]), values))
     in_memory = None if isinstance(table, ParquetTable) else table
-    return encoder, CompactFeatures(blocks, encoder.scaling.width, len(source), hashes, in_memory)
+    return encoder, CompactFeatures(blocks, encoder.scaling.width, len(source), in_memory)
 
 
 def _column_parts(encoder: TableEncoder, sample: pd.DataFrame) -> list[_ColumnPart]:
@@ -315,7 +328,7 @@ def split_large_table(
         InvalidValueError: The groups do not allow a split in which all parts have every class.
     """
     counts = np.bincount(y)
-    hashes = features.hashes if groups is None else pd.util.hash_array(np.asarray(groups))
+    hashes = features.hashes() if groups is None else pd.util.hash_array(np.asarray(groups))
     keys = pd.util.hash_array(hashes ^ pd.util.hash_array(np.array([seed], dtype=np.uint64)))
     if number is None:
         wanted = max(HELD_OUT_ROWS / len(y), HELD_OUT_OF_RAREST / counts[counts > 0].min())

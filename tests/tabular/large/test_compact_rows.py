@@ -64,8 +64,8 @@ def test_categories_outside_the_sample_are_learned(frame, tmp_path, monkeypatch)
 
 def test_copies_of_a_row_have_the_same_hash(frame):
     _, features = encode_large_table(frame)
-    assert len(set(features.hashes[[0, *range(100, 110)]])) == 1
-    assert len(set(features.hashes)) == len(frame.drop_duplicates())
+    assert len(set(features.hashes()[[0, *range(100, 110)]])) == 1
+    assert len(set(features.hashes())) == len(frame.drop_duplicates())
 
 
 def test_rows_that_cannot_be_encoded_are_named(frame, monkeypatch):

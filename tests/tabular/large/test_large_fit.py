@@ -41,6 +41,7 @@ def fitted(frame, labels):
         patch.setattr(large_rows, "LARGE_ROWS", 1000)
         patch.setattr(large_rows, "BATCH_ROWS", 400)
         patch.setattr(large_rows, "FITTED_ROWS", 300)
+        patch.setattr(large_rows, "JUDGING_ROWS", 100)
         patch.setattr(large_rows, "HELD_OUT_ROWS", 250)
         model = MetricClassifier("f1", models=["linear", "boosting_small"], random_state=0, n_jobs=1)
         return model.fit(frame, labels)
