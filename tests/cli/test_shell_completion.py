@@ -36,7 +36,8 @@ def shell(tmp_path_factory):
     settings = {**os.environ, "HOME": str(home), "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
 
     def run(*words):
-        ended = subprocess.run(["bash", *words], env=settings, cwd=home, capture_output=True, text=True, check=True)
+        ended = subprocess.run(["bash", *words], env=settings, cwd=home, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
         return ended.stdout.strip().splitlines()
 
     run("-c", "metricfit --install-completion bash")

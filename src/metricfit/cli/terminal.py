@@ -130,7 +130,9 @@ def status(text: str, quiet: bool) -> Iterator[None]:
 def relay_messages(level: int) -> Iterator[None]:
     """Print warnings and what this library logs, such as the effort that a time budget allows, as one line each."""
     log, handler = logging.getLogger("metricfit"), _MessageHandler()
-    level_before = log.level
+    level_before, outer = log.level, [each for each in log.handlers if isinstance(each, _MessageHandler)]
+    for each in outer:  # of nested relays the innermost prints
+        log.removeHandler(each)
     handler.setLevel(level)  # a logger below may have a level of its own
     log.addHandler(handler)
     log.setLevel(level)
@@ -141,16 +143,22 @@ def relay_messages(level: int) -> Iterator[None]:
     finally:
         log.setLevel(level_before)
         log.removeHandler(handler)
+        for each in outer:
+            log.addHandler(each)
 
 
 @contextmanager
 def _without_other_handlers() -> Iterator[None]:
     """Keep what this library logs from handlers of the root logger, which other packages add and set to any level."""
     log = logging.getLogger("metricfit")
+    level, handlers = log.level, log.handlers[:]
     propagates, log.propagate = log.propagate, False
     try:
         yield
     finally:
+        # Batches that an error left unread still hold the handler of their progress.
+        log.handlers[:] = handlers
+        log.setLevel(level)
         log.propagate = propagates
 
 
