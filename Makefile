@@ -46,8 +46,9 @@ demo: $(TABLES)/.ready
 	cd examples && ../$(TABLES)/bin/metricfit compare crashes.csv.gz --target outcome --group crash --metric "cost(fp=1, fn=20)" \
 		--method crash_models:scikit_learn --method crash_models:our_decision --method metricfit --out ../demo-report --jobs 2
 
+# studies-check has the tests of pages.
 test: $(VENV)/.with-test
-	$(PYTEST) -m "not slow" --durations=15 --doctest-modules $(TESTED)
+	$(PYTEST) -m "not slow and not pages" --durations=15 --doctest-modules $(TESTED)
 
 without-torch: $(TABLES)/.ready
 	$(TABLES)/bin/python tests/without_torch/walk.py
